@@ -1,0 +1,79 @@
+# `make` lists the targets. No logic here: each target is one command of the tools set up in pyproject.toml.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+MAXTEXT_VENV ?= .venv-maxtext
+MAXTEXT_PYTHON ?= python3.12
+MAXTEXT_VERSION ?= 0.2.5
+CASE ?= model_configs/cases/llama3.1-70b-8k.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types contracts pytest docs format wheel bench accuracy verify-corpus calibrate \
+        maxtext-env maxtext-acceptance clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 22
+
+setup: $(READY) ## Create .venv with shardplan and the tools of development
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## Set up and print the plan of a shipped case (CASE=path for another)
+	$(BIN)/shardplan recommend $(CASE)
+
+test: check ## Set up and run everything (what .ci/run calls)
+
+check: lint types contracts pytest docs wheel ## Run every check
+
+lint: $(READY) ## Format and lint (ruff)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY) ## Check the types (mypy --strict)
+	$(BIN)/mypy
+
+contracts: $(READY) ## Check the direction of imports (import-linter)
+	$(BIN)/lint-imports
+
+pytest: $(READY) ## Run the tests with branch coverage
+	$(BIN)/pytest --cov --cov-fail-under=95
+
+docs: $(READY) ## Check that generated parts of the docs are current
+	$(BIN)/cog --check README.md
+
+format: $(READY) ## Format, mend what ruff can, and regenerate the docs
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/cog -r README.md
+
+wheel: $(READY) ## Build the wheel and run it in a clean environment
+	$(BIN)/python tests/smoke_wheel.py
+
+bench: $(READY) ## Measure the speed of recommend and of pricing
+	$(BIN)/python -m benchmarks
+
+accuracy: $(READY) ## Print predicted beside compiled memory, by dimension
+	$(BIN)/python -m benchmarks.accuracy
+
+calibrate: $(READY) ## Fit the efficiencies in rules/calibration/ to published runs
+	$(BIN)/python -m benchmarks.calibrate
+
+maxtext-env: $(MAXTEXT_VENV)/.ready ## Create the environment with MaxText that verify compiles in (Python 3.12)
+
+$(MAXTEXT_VENV)/.ready:
+	$(MAXTEXT_PYTHON) -m venv $(MAXTEXT_VENV)
+	$(MAXTEXT_VENV)/bin/python -m pip install --quiet 'maxtext[tpu]==$(MAXTEXT_VERSION)'
+	@touch $@
+
+verify-corpus: $(READY) $(MAXTEXT_VENV)/.ready ## Compile the corpus of configurations again (hours)
+	$(BIN)/python -m benchmarks.corpus --python $(MAXTEXT_VENV)/bin/python
+
+maxtext-acceptance: $(READY) $(MAXTEXT_VENV)/.ready ## Feed emitted flags to MaxText's own configuration (minutes)
+	$(BIN)/python -m benchmarks.acceptance --python $(MAXTEXT_VENV)/bin/python
+
+clean: ## Remove everything that was built
+	rm -rf $(VENV) dist build .coverage htmlcov .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
