@@ -1,0 +1,1 @@
+"""Formulas: memory, compute, communication and step time as pure functions of the scaling book's letters."""

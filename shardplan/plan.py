@@ -1,0 +1,210 @@
+"""Output types: what `recommend` and `check` print as JSON and YAML. The JSON schema is generated from here.
+
+All bytes are per JAX device, all seconds per optimizer step. Keys of `contract.md` keep name, unit and meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA_VERSION = "1.0"
+
+Verdict = Literal["fits", "at_risk", "does_not_fit", "invalid"]
+
+
+class Output(BaseModel):
+    """A frozen record of a result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ProfileOut(Output):
+    """What kind of workload this is, and the decision table's row for it."""
+
+    family: Literal["dense", "moe"]
+    context: Literal["short", "long"]
+    very_large: bool
+    table_row: str
+    table_strategy: str
+    why: tuple[str, ...]
+
+
+class ClusterOut(Output):
+    """The machine as resolved."""
+
+    chip: str
+    topology: tuple[int, ...]
+    chips: int
+    devices: int
+    slices: int
+    hbm_limit_bytes: float
+    wraps: tuple[bool, ...]
+    resolution: str
+
+
+class MeshOut(Output):
+    """Degrees above 1 by axis; ICI degrees multiply to the devices of a slice, DCN degrees to the slices."""
+
+    ici: dict[str, int]
+    dcn: dict[str, int]
+
+
+class MemoryOut(Output):
+    """Bytes on one JAX device at the worst moment, against the compiler's limit."""
+
+    arguments_bytes: float
+    temp_bytes: float
+    total_bytes: float
+    limit_bytes: float
+    error_band: float
+    binding_moment: str
+    breakdown: dict[str, float]
+    moments: dict[str, float]
+    host_bytes: float
+
+
+class TimeOut(Output):
+    """Seconds of one optimizer step, with provable bounds and the calibration's error band."""
+
+    estimate_s: float
+    lower_s: float
+    upper_s: float
+    error_band: float
+    breakdown: dict[str, float]
+    days: float | None = None
+    usd: float | None = None
+
+
+class CollectiveOut(Output):
+    """One kind of communication on one mesh axis."""
+
+    axis: str
+    network: Literal["ici", "dcn", "d2d"]
+    kind: str
+    purpose: str
+    bytes: float
+    count: float
+    seconds: float
+    exposed_s: float
+
+
+class IntensityOut(Output):
+    """One side against the other: is this axis compute-bound?"""
+
+    axis: str
+    ours: float
+    needed: float
+    unit: Literal["tokens", "flops_per_byte", "width"]
+    ok: bool
+    rule: str
+
+
+class RuleOut(Output):
+    """A rule that fired, with its numbers filled in."""
+
+    code: str
+    severity: Literal["error", "warning", "note"]
+    explanation: str
+
+
+class ChoiceOut(Output):
+    """One priced plan."""
+
+    rank: int
+    verdict: Verdict
+    mesh: MeshOut
+    strategy: str
+    remat_policy: str
+    remat_tensors: dict[str, str]
+    per_device_batch: float
+    global_batch: int
+    gradient_accumulation: int
+    pipeline_microbatches: int | None
+    num_vocab_tiling: int
+    allow_split_physical_axes: bool
+    memory: MemoryOut
+    time: TimeOut
+    tokens_per_s_per_device: float
+    mfu: float
+    bound_by: str
+    communication: tuple[CollectiveOut, ...]
+    intensity: tuple[IntensityOut, ...]
+    rules: tuple[RuleOut, ...]
+    maxtext_flags: dict[str, int | float | str | bool]
+    libtpu_init_args: tuple[str, ...]
+
+
+class ProblemOut(Output):
+    """Something that stands in the way, with a way out."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class FixOut(Output):
+    """A change that would make a plan fit."""
+
+    change: str
+    flags: dict[str, int | float | str | bool]
+    saves_bytes: float
+    costs_s: float
+    fits: bool
+
+
+class PlanOut(Output):
+    """Result of `recommend`."""
+
+    schema_version: str = SCHEMA_VERSION
+    shardplan_version: str
+    case: str
+    model: dict[str, int | float | str]
+    profile: ProfileOut
+    cluster: ClusterOut
+    objective: str
+    plans: tuple[ChoiceOut, ...]
+    considered: int
+    rejected: dict[str, int]
+    rejections: dict[str, str]
+    problems: tuple[ProblemOut, ...]
+    fixes: tuple[FixOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class CheckOut(Output):
+    """Result of `check` for one configuration."""
+
+    id: str
+    verdict: Verdict
+    problems: tuple[ProblemOut, ...]
+    notes: tuple[str, ...] = ()
+    choice: ChoiceOut | None
+    fixes: tuple[FixOut, ...] = ()
+
+
+class LineOut(Output):
+    """One line of arithmetic: the formula, the letters filled in, and the result."""
+
+    name: str
+    formula: str
+    letters: dict[str, float]
+    value: float
+    unit: Literal["bytes", "s", "flops", "tokens", ""]
+    source: str | None = None
+
+
+class ExplanationOut(Output):
+    """Result of `explain`: a plan with every number's arithmetic."""
+
+    schema_version: str = SCHEMA_VERSION
+    case: str
+    choice: ChoiceOut
+    profile: ProfileOut
+    memory: tuple[LineOut, ...]
+    communication: tuple[LineOut, ...]
+    time: tuple[LineOut, ...]
+    next_plan: str
+    """Why the plan after this one ranks lower; empty if there is none."""
+    notes: tuple[str, ...] = ()

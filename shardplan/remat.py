@@ -1,0 +1,46 @@
+"""MaxText's rematerialisation policies: which named activations each keeps for the backward pass.
+
+Source: MaxText 0.2.5 layers/nnx_decoders.py get_remat_policy; reference section 3.2.
+"""
+
+from __future__ import annotations
+
+from shardplan.spec import RematPolicy
+
+ATTENTION_INPUTS = frozenset({"query_proj", "key_proj", "value_proj", "kv_proj", "qkv_proj"})
+FEED_FORWARD = frozenset({"mlpwi_0", "mlpwi_1", "mlpwi", "mlpwo"})
+
+TENSORS = ATTENTION_INPUTS | FEED_FORWARD | {
+    "decoder_layer_input", "context", "attention_out", "out_proj",
+    "moe_mlpwi_0", "moe_mlpwi_1", "moe_mlpwo", "moe_x_sorted", "moe_routing_maps",
+    "query_wa_proj", "kv_wa_proj", "mla_q", "mla_kv", "indexer_cutoff_threshold",
+}  # fmt: skip
+"""Every tensor name the `custom` policy accepts and acts on."""
+
+POLICIES: dict[str, RematPolicy] = {
+    name: RematPolicy(name=name, device=frozenset(device), offload=frozenset(offload))
+    for name, device, offload in (
+        ("full", (), ()),
+        ("save_out_proj", ("out_proj",), ()),
+        ("save_qkv_proj", ATTENTION_INPUTS, ()),
+        ("save_dot_except_mlp", ATTENTION_INPUTS | {"out_proj"}, ()),
+        ("save_dot_with_context_except_mlp", ATTENTION_INPUTS | {"out_proj", "context"}, ()),
+        ("save_dot_except_mlpwi", ATTENTION_INPUTS | {"out_proj", "mlpwo"}, ()),
+        ("minimal", ATTENTION_INPUTS | {"out_proj"} | FEED_FORWARD, ()),
+        ("minimal_with_context", ATTENTION_INPUTS | {"out_proj", "context"} | FEED_FORWARD, ()),
+        ("qkv_proj_offloaded", (), ATTENTION_INPUTS - {"qkv_proj"}),
+        ("minimal_offloaded", (), ATTENTION_INPUTS | {"out_proj"} | FEED_FORWARD),
+    )
+}
+"""Named policies, from the least to the most memory. `none` with scanned layers is `full`."""
+
+ALIASES = {"minimal_flash": "minimal_with_context", "none": "full"}
+
+
+def custom(tensors: dict[str, str]) -> RematPolicy:
+    """The `custom` policy that keeps each named tensor where the mapping says (`device`, `offload` or `remat`)."""
+    return RematPolicy(
+        name="custom",
+        device=frozenset(n for n, where in tensors.items() if where == "device"),
+        offload=frozenset(n for n, where in tensors.items() if where == "offload"),
+    )

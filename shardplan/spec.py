@@ -1,0 +1,501 @@
+"""Input types: what is trained (Architecture, Workload), on what (Chip, Cluster), within which bounds (Constraints).
+
+Everything here is a frozen pydantic model that refuses unknown keys and never coerces types. Sizes are pure numbers,
+times are seconds, memory is bytes; a `Figure` carries the source of a hardware number with its value.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+AXES = ("data", "pipeline", "fsdp", "fsdp_transpose", "context", "tensor", "expert")
+"""Mesh axes shardplan plans with, in MaxText's order (its `stage` axis is sized by the key `pipeline`)."""
+
+Count = Annotated[int, Field(strict=True, ge=1, le=10**9)]
+OptionalCount = Annotated[int, Field(strict=True, ge=0, le=10**9)]
+Flag = Annotated[bool, Field(strict=True)]
+Text = Annotated[str, Field(strict=True, min_length=1, max_length=500)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(strict=True, ge=0.0, lt=1.0, allow_inf_nan=False)]
+Dtype = Literal["float32", "bfloat16"]
+Precision = Literal["bf16", "fp8"]
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
+
+
+class Input(BaseModel):
+    """A frozen record of the user's input; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+# --- the model ---------------------------------------------------------------------------------------------------
+
+
+class Attention(Input):
+    """Softmax attention of one layer: multi-head, grouped or multi-query (`gqa`), or multi-head latent (`mla`)."""
+
+    kind: Literal["gqa", "mla"] = "gqa"
+    n_query_heads: Count
+    """N, query heads."""
+    n_key_value_heads: Count
+    """K, key-value heads; divides N. For `mla` equal to N."""
+    head_width: Count | None = None
+    """H, width of one query, key and value head (`gqa`)."""
+    window: Count | None = None
+    """Tokens a query may look back on (sliding), or the chunk length (chunked); null for full causal attention."""
+    window_kind: Literal["sliding", "chunked"] = "sliding"
+    qk_norm: Literal["none", "head", "full"] = "none"
+    """Normalisation of queries and keys: `head` shares H scales over heads, `full` has one scale a channel."""
+    bias: Flag = False
+    """Whether the query, key and value projections have biases."""
+    output_bias: Flag = False
+    sinks: Flag = False
+    """Whether each query head has a learned sink logit."""
+    fused_qkv: Flag = False
+    query_rank: OptionalCount = 0
+    """Rank of the query compression (`mla`); 0 for a full-rank query projection."""
+    key_value_rank: OptionalCount = 0
+    nope_width: OptionalCount = 0
+    rope_width: OptionalCount = 0
+    value_width: OptionalCount = 0
+    """Width of one value head (`mla`)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.n_query_heads % self.n_key_value_heads:
+            msg = f"n_query_heads {self.n_query_heads} is not a multiple of n_key_value_heads {self.n_key_value_heads}"
+            raise ValueError(msg)
+        latent = (self.key_value_rank, self.nope_width, self.rope_width, self.value_width)
+        if self.kind == "mla" and not all(latent):
+            msg = "mla needs key_value_rank, nope_width, rope_width and value_width"
+            raise ValueError(msg)
+        if self.kind == "mla" and self.n_query_heads != self.n_key_value_heads:
+            msg = "mla needs n_key_value_heads equal to n_query_heads"
+            raise ValueError(msg)
+        if self.kind == "gqa" and self.head_width is None:
+            msg = "gqa needs head_width"
+            raise ValueError(msg)
+        if self.kind == "gqa" and any((*latent, self.query_rank)):
+            msg = "key_value_rank, query_rank, nope_width, rope_width and value_width belong to kind mla"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def qk_width(self) -> int:
+        """Width of one query or key head."""
+        return self.nope_width + self.rope_width if self.kind == "mla" else int(self.head_width or 0)
+
+    @property
+    def v_width(self) -> int:
+        """Width of one value head."""
+        return self.value_width if self.kind == "mla" else int(self.head_width or 0)
+
+
+class FeedForward(Input):
+    """Feed-forward part of one layer: dense, or a mixture of experts with optional shared experts."""
+
+    kind: Literal["dense", "moe"] = "dense"
+    width: Count
+    """F, hidden width of the dense block; of one routed expert when `moe`."""
+    gated: Flag = True
+    """Three matrices (gate, up, down) if true, else two."""
+    bias: Flag = False
+    n_experts: OptionalCount = 0
+    """E, routed experts."""
+    n_active_experts: OptionalCount = 0
+    """k, routed experts a token visits."""
+    n_shared_experts: OptionalCount = 0
+    """Experts every token visits."""
+    shared_width: OptionalCount = 0
+    """Hidden width of one shared expert; 0 means as wide as a routed one."""
+    router_embedding: Literal["embed", "embed_router"] = "embed"
+    """Logical axis of the router's input dimension in MaxText (DeepSeek-style routers are not split by expert)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        routed = (self.n_experts, self.n_active_experts)
+        if self.kind == "moe" and not all(routed):
+            msg = "moe needs n_experts and n_active_experts of at least 1"
+            raise ValueError(msg)
+        if self.kind == "moe" and self.n_active_experts > self.n_experts:
+            msg = f"n_active_experts {self.n_active_experts} exceeds n_experts {self.n_experts}"
+            raise ValueError(msg)
+        if self.kind == "dense" and any((*routed, self.n_shared_experts, self.shared_width)):
+            msg = "n_experts, n_active_experts, n_shared_experts and shared_width belong to kind moe"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def is_moe(self) -> bool:
+        """Whether tokens are routed to experts."""
+        return self.kind == "moe"
+
+    @property
+    def total_shared_width(self) -> int:
+        """Hidden width of all shared experts together; 0 without any."""
+        return self.n_shared_experts * (self.shared_width or self.width)
+
+    @property
+    def n_matrices(self) -> int:
+        """Weight matrices of one feed-forward block."""
+        return 3 if self.gated else 2
+
+
+class Layer(Input):
+    """One decoder layer, repeated `count` times in a row inside its group's block."""
+
+    attention: Attention
+    feed_forward: FeedForward
+    count: Count = 1
+    n_norms: Count = 2
+    """Normalisations over the model width: 2, or 4 with norms after attention and feed-forward too."""
+
+
+class LayerGroup(Input):
+    """A block of consecutive layers, repeated `count` times: one scanned loop, one recomputed block at a time."""
+
+    count: Count
+    """Repetitions of the block."""
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _single_layer(cls, value: Any) -> Any:
+        """Let a block of one layer be written flat: count, attention, feed_forward."""
+        if isinstance(value, dict) and "layers" not in value and ({"attention", "feed_forward"} & set(value)):
+            inner = {k: v for k, v in value.items() if k != "count"}
+            return {**({"count": value["count"]} if "count" in value else {}), "layers": [inner]}
+        return value
+
+    @property
+    def layers_per_block(self) -> int:
+        """Decoder layers in one block."""
+        return sum(layer.count for layer in self.layers)
+
+
+class Architecture(Input):
+    """The structure of a decoder-only transformer: what its tensors are, not what it is called."""
+
+    name: Text = "inline"
+    model_width: Count
+    """D."""
+    vocab_size: Count
+    """V."""
+    tied_embeddings: Flag = False
+    layer_groups: Annotated[tuple[LayerGroup, ...], Field(min_length=1)]
+    n_mtp_layers: OptionalCount = 0
+    """Multi-token-prediction modules, each with one more layer of the last kind."""
+    n_positions: OptionalCount = 0
+    """Learned position embeddings; 0 with rotary ones."""
+    norm_bias: Flag = False
+    """Whether normalisations have a bias beside the scale."""
+    maxtext_model_name: Text | None = None
+    """The `model_name` MaxText knows this architecture by, if any."""
+    notes: tuple[Text, ...] = ()
+
+    @property
+    def layers(self) -> tuple[tuple[Layer, int], ...]:
+        """Each layer kind with how many times it occurs in the whole model, in order of appearance."""
+        return tuple((layer, group.count * layer.count) for group in self.layer_groups for layer in group.layers)
+
+    @property
+    def n_layers(self) -> int:
+        """L, decoder layers without multi-token-prediction modules."""
+        return sum(count for _, count in self.layers)
+
+    @property
+    def is_moe(self) -> bool:
+        """Whether any layer routes tokens to experts."""
+        return any(layer.feed_forward.is_moe for layer, _ in self.layers)
+
+
+# --- the workload ------------------------------------------------------------------------------------------------
+
+
+class Optimizer(Input):
+    """Optimizer and the types its state is kept in."""
+
+    name: Literal["adamw", "adam_pax", "sgd", "muon"] = "adamw"
+    weight_dtype: Dtype = "float32"
+    """Stored weights, the second moment and gradients as they come out of the backward pass."""
+    first_moment_dtype: Dtype | None = None
+    """First moment; null means as the weights."""
+    gradient_dtype: Dtype = "float32"
+    host_offload: Flag = False
+    """Keep the moments in host memory between steps."""
+    shard_over_data: Flag = False
+    """Split the moments over the data axis too (ZeRO-1)."""
+
+    @property
+    def mu_dtype(self) -> str:
+        """First moment's resolved type."""
+        if self.name == "adam_pax" or self.first_moment_dtype is None:
+            return self.weight_dtype
+        return self.first_moment_dtype
+
+
+class Workload(Input):
+    """What one optimizer step does, apart from how it is split."""
+
+    sequence_length: Annotated[int, Field(strict=True, ge=128, le=2**24)]
+    """T, tokens."""
+    global_batch: Count | None = None
+    """Sequences an optimizer step."""
+    global_batch_tokens: Count | None = None
+    """Tokens an optimizer step; a multiple of the sequence length."""
+    per_device_batch: Annotated[float, Field(gt=0, le=10**6, allow_inf_nan=False)] | Literal["auto"] | None = None
+    """Sequences a JAX device and micro-step, or `auto` for the largest throughput."""
+    precision: Precision = "bf16"
+    optimizer: Optimizer = Optimizer()
+    training_tokens: Annotated[int, Field(strict=True, ge=1, le=10**18)] | None = None
+
+    @field_validator("optimizer", mode="before")
+    @classmethod
+    def _optimizer_by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("per_device_batch", mode="before")
+    @classmethod
+    def _no_boolean(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            msg = "Input should be a number or 'auto'"
+            raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueError)
+        return value
+
+    @model_validator(mode="after")
+    def _one_batch(self) -> Self:
+        given = [
+            k for k in ("global_batch", "global_batch_tokens", "per_device_batch") if getattr(self, k) is not None
+        ]
+        if len(given) != 1:
+            found = " and ".join(given) or "none of them"
+            msg = f"give exactly one of global_batch, global_batch_tokens, per_device_batch; found {found}"
+            raise ValueError(msg)
+        if self.global_batch_tokens is not None and self.global_batch_tokens % self.sequence_length:
+            msg = (
+                f"global_batch_tokens {self.global_batch_tokens} is not a multiple of "
+                f"sequence_length {self.sequence_length}"
+            )
+            raise ValueError(msg)
+        return self
+
+    @property
+    def global_sequences(self) -> int | None:
+        """Sequences an optimizer step where the input fixes them, else None (given per device)."""
+        if self.global_batch_tokens is not None:
+            return self.global_batch_tokens // self.sequence_length
+        return self.global_batch
+
+
+class Runtime(Input):
+    """MaxText settings that change memory or time and are not part of the mesh. Defaults are what we emit."""
+
+    attention: Literal["flash", "dot_product"] = "flash"
+    tokamax_splash: Flag = False
+    """Use the tokamax splash kernel instead of jax's."""
+    iota_embed: Flag = False
+    sparse_matmul: Flag = True
+    """Dropless grouped matmuls; false for the dense (capacity-factor) path."""
+    megablox: Flag = True
+    capacity_factor: Annotated[float, Field(ge=-1, le=1000, allow_inf_nan=False)] = -1.0
+    ragged_buffer_factor: Annotated[float, Field(ge=-1, le=1000, allow_inf_nan=False)] = -1.0
+    logits_in_float32: Flag = True
+    weight_sum_in_float32: Flag = True
+    scan_layers: Flag = True
+    context_strategy: Literal["all_gather", "ring", "ulysses"] = "all_gather"
+    context_load_balance: Flag = True
+    quantization: Literal["none", "int8", "fp8", "fp8_full"] | None = None
+    """MaxText quantisation recipe; null means what the precision asks for."""
+    pipeline_layers_per_stage: Count = 1
+    pipeline_delay_activations: Flag = False
+    pipeline_gather_weights: Literal["per_iteration", "once", "per_repeat"] = "per_iteration"
+    tuned_flags: Flag = True
+    """Assume the published LIBTPU flag group of the chip (SparseCore offload, clock state) in the time model."""
+
+
+# --- the machine -------------------------------------------------------------------------------------------------
+
+
+class Figure(Input):
+    """A number with where it comes from."""
+
+    value: Number
+    source: Text
+    kind: Literal["published", "derived", "measured"]
+    note: Text | None = None
+    alternatives: dict[str, Number] = {}
+    """What other sources say, by source."""
+
+
+class Chip(Input):
+    """One accelerator generation. Figures are per chip unless the name says per device; SI units in the key."""
+
+    name: Text
+    title: Text
+    jax_devices_per_chip: Literal[1, 2]
+    torus_dims: Literal[2, 3]
+    max_chips: Count
+    chips_per_host: Count
+    accelerator_prefixes: dict[str, Literal["chips", "devices", "tensorcores"]]
+    """Spellings the cloud uses before `-N`, with what N counts."""
+    bf16_flops_per_s: Figure
+    fp8_flops_per_s: Figure | None = None
+    hbm_bytes: Figure
+    hbm_bytes_per_s: Figure
+    usable_hbm_bytes_per_device: Figure
+    """What the XLA compiler lets one JAX device use."""
+    ici_link_bytes_per_s: Figure
+    """One link, one way."""
+    d2d_bytes_per_s: Figure | None = None
+    """Die-to-die link between the two devices of a chip, one way."""
+    hop_latency_s: Figure
+    dcn_bytes_per_s: Figure
+    """Egress per chip."""
+    pcie_bytes_per_s: Figure
+    """Host link per chip, one way."""
+    host_ram_bytes: Figure | None = None
+    """Per host."""
+    vmem_bytes_per_core: Figure
+    tensorcores_per_chip: Count
+    sparsecores_per_chip: OptionalCount
+    mxu_dim: Count
+    usd_per_chip_hour: Figure | None = None
+
+    def flops_per_s(self, precision: str) -> float:
+        """Peak dense FLOP/s of one JAX device for a matmul precision (`bf16` where the chip has no faster fp8)."""
+        figure = self.fp8_flops_per_s if precision == "fp8" and self.fp8_flops_per_s else self.bf16_flops_per_s
+        return figure.value / self.jax_devices_per_chip
+
+    @property
+    def hbm_bytes_per_s_per_device(self) -> float:
+        """HBM bandwidth of one JAX device."""
+        return self.hbm_bytes_per_s.value / self.jax_devices_per_chip
+
+
+class Cluster(Input):
+    """Slices of one shape. `topology` is in chips; a JAX device is a chip, or half of one on tpu7x."""
+
+    chip: Chip
+    topology: tuple[Count, ...]
+    slices: Count = 1
+    accelerator: Text | None = None
+    """The cloud's name the user wrote, if any."""
+    usd_per_chip_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    @property
+    def chips_per_slice(self) -> int:
+        """Chips of one slice."""
+        return math.prod(self.topology)
+
+    @property
+    def chips(self) -> int:
+        """Chips of all slices."""
+        return self.chips_per_slice * self.slices
+
+    @property
+    def devices_per_slice(self) -> int:
+        """JAX devices of one slice: what the ICI mesh axes multiply to."""
+        return self.chips_per_slice * self.chip.jax_devices_per_chip
+
+    @property
+    def devices(self) -> int:
+        """JAX devices of all slices."""
+        return self.devices_per_slice * self.slices
+
+    @property
+    def hbm_limit_bytes(self) -> float:
+        """HBM one JAX device may use, by the compiler's own limit."""
+        return self.chip.usable_hbm_bytes_per_device.value
+
+
+# --- the plan's free choices -------------------------------------------------------------------------------------
+
+RematLocation = Literal["device", "offload", "remat"]
+
+
+class RematPolicy(Input):
+    """Which named activations survive the forward pass: on the device, on the host, or recomputed (all others)."""
+
+    name: Text
+    """MaxText's policy name; `custom` for a free choice."""
+    device: frozenset[str] = frozenset()
+    offload: frozenset[str] = frozenset()
+
+    @property
+    def tensors(self) -> dict[str, str]:
+        """Named tensors with where they are kept, in name order."""
+        return {n: "device" if n in self.device else "offload" for n in sorted(self.device | self.offload)}
+
+
+class Split(Input):
+    """One way to split the work: the `plan:` section of a case, and what a MaxText command line says."""
+
+    ici: dict[str, Count] = {}
+    dcn: dict[str, Count] = {}
+    per_device_batch: Annotated[float, Field(gt=0, le=10**6, allow_inf_nan=False)]
+    gradient_accumulation: Count = 1
+    pipeline_microbatches: Count | None = None
+    num_vocab_tiling: Count = 1
+    remat_policy: Text = "full"
+    remat_tensors: dict[str, RematLocation] = {}
+    allow_split_physical_axes: Flag = False
+
+    @field_validator("ici", "dcn")
+    @classmethod
+    def _known_axes(cls, value: dict[str, int]) -> dict[str, int]:
+        if unknown := [axis for axis in value if axis not in AXES]:
+            msg = f"unknown mesh axis {unknown[0]!r}; the axes are {', '.join(AXES)}"
+            raise ValueError(msg)
+        return value
+
+
+class Constraints(Input):
+    """Bounds on the search; all optional."""
+
+    hbm_headroom: Fraction = 0.0
+    """Share of the usable HBM to leave free."""
+    remat: Text | dict[str, RematLocation] = "auto"
+    """`auto`, a MaxText policy name, or named tensors with where they go (policy `custom`)."""
+    gradient_accumulation: Count | Literal["auto"] = "auto"
+    num_vocab_tiling: Count | Literal["auto"] = "auto"
+    max_fsdp_parallelism: Count | None = None
+    max_data_parallelism: Count | None = None
+    max_tensor_parallelism: Count | None = None
+    max_context_parallelism: Count | None = None
+    max_expert_parallelism: Count | None = None
+    max_pipeline_parallelism: Count | None = None
+    allow_split_physical_axes: Flag = True
+
+    @field_validator("hbm_headroom", mode="before")
+    @classmethod
+    def _percent(cls, value: Any) -> Any:
+        """Accept `5%` beside 0.05."""
+        if isinstance(value, str) and value.endswith("%"):
+            try:
+                return float(value[:-1]) / 100
+            except ValueError:
+                return value
+        return value
+
+
+class Case(Input):
+    """Everything one run of shardplan needs to know, resolved: no names left to look up."""
+
+    name: Text = "case"
+    architecture: Architecture
+    workload: Workload
+    cluster: Cluster
+    constraints: Constraints = Constraints()
+    runtime: Runtime = Runtime()
+    plan: Split | None = None
+
+    @cached_property
+    def sequences_per_device(self) -> float | None:
+        """Sequences an optimizer step and JAX device, where the global batch is fixed."""
+        total = self.workload.global_sequences
+        return None if total is None else total / self.cluster.devices
