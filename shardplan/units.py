@@ -40,7 +40,8 @@ _SECONDS: Final = ((DAY_S, "days"), (HOUR_S, "h"), (MINUTE_S, "min"), (1.0, "s")
 _LONG_ENOUGH: Final = 2.0  # days, hours and minutes begin at two of them
 
 _WRITTEN_COUNT: Final = re.compile(
-    r"(?P<whole>\d{1,24})(?:\.(?P<part>\d{1,24}))?\s*(?P<unit>k|ki|m|mi|b|g|gi|t|ti)?", re.ASCII | re.IGNORECASE
+    r"(?P<whole>\d{1,24})(?:\.(?P<part>\d{1,24}))?\s*(?P<unit>k|ki|m|mi|b|g|gi|t|ti)?",
+    re.ASCII | re.IGNORECASE,
 )
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12} | {
     "ki": 2**10,
@@ -119,14 +120,20 @@ def parse_count(written: object) -> int:
 
 def parse_fraction(written: object) -> float:
     """The fraction in [0, 1] meant by 0.05 or "5%"; raises ValueError for anything else."""
-    if isinstance(written, str) and (match := re.fullmatch(r"(\d{1,12}(?:\.\d{1,12})?)\s*%", written.strip(), re.ASCII)):
+    if isinstance(written, str) and (
+        match := re.fullmatch(r"(\d{1,12}(?:\.\d{1,12})?)\s*%", written.strip(), re.ASCII)
+    ):
         fraction = float(match[1]) / 100
     elif isinstance(written, (int, float)) and not isinstance(written, bool):
         fraction = float(written) if abs(written) < 1e300 else math.inf  # noqa: PLR2004 - Guard: 10**400 overflows
     else:
         raise ValueError('expected a fraction such as 0.05, or "5%"')
     if not 0 <= fraction <= 1:
-        hint = f'; for {written} percent write "{written}%"' if 1 < fraction <= 100 and not isinstance(written, str) else ""  # noqa: PLR2004
+        hint = (
+            f'; for {written} percent write "{written}%"'
+            if 1 < fraction <= 100 and not isinstance(written, str)
+            else ""
+        )  # noqa: PLR2004
         raise ValueError(f"expected a fraction between 0 and 1 (0% and 100%){hint}")
     return fraction
 
@@ -146,7 +153,11 @@ def _three(x: float) -> str:
     decimals = max(0, 3 - before)
     text = f"{x:.{decimals}f}"
     # Guard: 9.996 rounds to 10.00, one digit too many.
-    return text if len(text.strip("-").replace(".", "").lstrip("0")) <= 3 or decimals == 0 else f"{x:.{decimals - 1}f}"  # noqa: PLR2004
+    return (
+        text
+        if len(text.strip("-").replace(".", "").lstrip("0")) <= 3 or decimals == 0
+        else f"{x:.{decimals - 1}f}"
+    )  # noqa: PLR2004
 
 
 def _scaled(x: float, prefixes: tuple[str, ...], *, step: int, digits: int | None) -> tuple[float, str]:
