@@ -100,6 +100,15 @@ class InvalidShardingError(ShardplanError):
     exit_code = ExitCode.INVALID
 
 
+class DisagreementError(ValueError):
+    """What a validator of a record raises when values do not agree; `at` leads from the record to the one to blame."""
+
+    def __init__(self, message: str, *, at: tuple[str | int, ...] = (), hint: str | None = None) -> None:
+        super().__init__(message)
+        self.at = at
+        self.hint = hint
+
+
 def suggest(word: object, known: Iterable[object]) -> str | None:
     """The known word nearest to a misspelt one as "did you mean ...?", or None if nothing is near."""
     from difflib import get_close_matches

@@ -37,12 +37,14 @@ _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _COUNT: Final = ("", "k", "M", "B", "T", "Q")
 _DECIMAL: Final = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 _SECONDS: Final = ((DAY_S, "days"), (HOUR_S, "h"), (MINUTE_S, "min"), (1.0, "s"), (MS, "ms"), (US, "µs"))
+_TINY_EXPONENT: Final = -5  # smaller numbers are written as 1.00e-06
 _LONG_ENOUGH: Final = 2.0  # days, hours and minutes begin at two of them
 
 _WRITTEN_COUNT: Final = re.compile(
     r"(?P<whole>\d{1,24})(?:\.(?P<part>\d{1,24}))?\s*(?P<unit>k|ki|m|mi|b|g|gi|t|ti)?",
     re.ASCII | re.IGNORECASE,
 )
+_WRITTEN_PERCENT: Final = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*%", re.ASCII)
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12} | {
     "ki": 2**10,
     "mi": 2**20,
@@ -110,9 +112,9 @@ def parse_count(written: object) -> int:
     match = _WRITTEN_COUNT.fullmatch(written.strip()) if isinstance(written, str) else None
     if match is None:
         raise ValueError('expected a whole number, or text such as "2M" or "15T"')
-    part = match["part"] or ""
-    scale = 10 ** len(part)
-    count, rest = divmod(int(match["whole"] + part) * _UNITS[(match["unit"] or "").lower()], scale)
+    part: str = match["part"] or ""
+    unit = _UNITS[(match["unit"] or "").lower()]
+    count, rest = divmod(int(match["whole"] + part) * unit, int("1" + "0" * len(part)))
     if rest:
         raise ValueError(f"{written} is not a whole number")
     return count
@@ -120,21 +122,16 @@ def parse_count(written: object) -> int:
 
 def parse_fraction(written: object) -> float:
     """The fraction in [0, 1] meant by 0.05 or "5%"; raises ValueError for anything else."""
-    if isinstance(written, str) and (
-        match := re.fullmatch(r"(\d{1,12}(?:\.\d{1,12})?)\s*%", written.strip(), re.ASCII)
-    ):
-        fraction = float(match[1]) / 100
+    percent = _WRITTEN_PERCENT.fullmatch(written.strip()) if isinstance(written, str) else None
+    if percent:
+        fraction = float(percent[1]) / 100
     elif isinstance(written, (int, float)) and not isinstance(written, bool):
-        fraction = float(written) if abs(written) < 1e300 else math.inf  # noqa: PLR2004 - Guard: 10**400 overflows
+        # Guard: float(10**400) overflows.
+        fraction = float(written) if isinstance(written, float) or 0 <= written <= 1 else math.inf
     else:
         raise ValueError('expected a fraction such as 0.05, or "5%"')
     if not 0 <= fraction <= 1:
-        hint = (
-            f'; for {written} percent write "{written}%"'
-            if 1 < fraction <= 100 and not isinstance(written, str)
-            else ""
-        )  # noqa: PLR2004
-        raise ValueError(f"expected a fraction between 0 and 1 (0% and 100%){hint}")
+        raise ValueError('expected a fraction between 0 and 1, or "0%" to "100%"')
     return fraction
 
 
@@ -146,18 +143,11 @@ def _decimal(x: float, unit: str) -> str:
 
 
 def _three(x: float) -> str:
-    """Three significant digits without an exponent; all digits before the point are kept."""
+    """Three significant digits; all digits before the point are kept."""
     if x == 0:
         return "0"
-    before = math.floor(math.log10(abs(x))) + 1
-    decimals = max(0, 3 - before)
-    text = f"{x:.{decimals}f}"
-    # Guard: 9.996 rounds to 10.00, one digit too many.
-    return (
-        text
-        if len(text.strip("-").replace(".", "").lstrip("0")) <= 3 or decimals == 0
-        else f"{x:.{decimals - 1}f}"
-    )  # noqa: PLR2004
+    exponent = int(f"{x:.2e}".split("e")[1])  # after rounding: 9.996 has the exponent of 10.0
+    return f"{x:.{max(0, 2 - exponent)}f}" if exponent > _TINY_EXPONENT else f"{x:.2e}"
 
 
 def _scaled(x: float, prefixes: tuple[str, ...], *, step: int, digits: int | None) -> tuple[float, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from shardplan.errors import Diagnostic, InputError, suggest
+from shardplan.errors import Diagnostic, DisagreementError, InputError, suggest
 from shardplan.source.document import Document, Key, Path, dotted
 from shardplan.source.schema import choices, known_keys
 from shardplan.source.wording import EXPECTED_TYPES, RANGES, found, range_text
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 Model = TypeVar("Model", bound="BaseModel")
+
+_INDEX: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
 def build(model: type[Model], document: Document, at: Path = ()) -> Model:
@@ -57,8 +60,8 @@ def _fault(model: type[BaseModel], document: Document, at: Path, detail: Any) ->
         path = (*at, *_document_path(document.at(at), loc[:-1]), loc[-1])
     elif kind in {"union_tag_not_found", "union_tag_invalid"}:
         path = (*path, ctx["discriminator"].strip("'"))
-    elif kind in {"value_error", "assertion_error"} and "at" in getattr(ctx.get("error"), "__dict__", {}):
-        path = (*path, *ctx["error"].at)
+    elif isinstance(ctx.get("error"), DisagreementError):
+        path += ctx["error"].at
     value = None if absent else detail["input"]
     if kind == "union_tag_invalid":
         value = ctx["tag"]
@@ -74,11 +77,11 @@ def _document_path(value: Any, loc: tuple[Key, ...]) -> Path:
     """The part of pydantic's location that is in the document, without names of union members and the like."""
     path: list[Key] = []
     for step in loc:
-        for key in (
-            (step, int(step)) if isinstance(step, str) and step.isdecimal() and len(step) < 20 else (step,)
-        ):  # noqa: PLR2004
+        # pydantic writes the whole-number keys of a mapping as text.
+        as_number = (int(step),) if isinstance(step, str) and _INDEX.fullmatch(step) else ()
+        for key in (step, *as_number):
             inside = isinstance(value, dict) and key in value
-            if inside or (isinstance(value, list) and isinstance(key, int) and key < len(value)):
+            if inside or (isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)):
                 path.append(key)
                 value = value[key]
                 break
@@ -117,6 +120,7 @@ def _diagnostic(fault: _Fault, document: Document) -> Diagnostic:
     where = f"{dotted(fault.path)}: " if fault.path else ""
     key = fault.path[-1] if fault.path else ""
     mark = document.mark(fault.path)
+    hint: str | None
     if fault.kind == "extra_forbidden":
         hint = suggest(key, fault.known) or f"known here: {', '.join(sorted(fault.known)) or 'no keys'}"
         return Diagnostic(
@@ -133,8 +137,8 @@ def _diagnostic(fault: _Fault, document: Document) -> Diagnostic:
         return Diagnostic(code, f"{where}expected {expected}, found {found(fault.value)}", mark, hint)
     if fault.kind in RANGES:
         return Diagnostic("SP013", f"{where}{range_text(fault.kind, fault.ctx, fault.value)}", mark)
-    message = str(fault.ctx["error"]) if "error" in fault.ctx else fault.message
-    hint = getattr(fault.ctx.get("error"), "hint", None)
+    message = fault.ctx.get("error", fault.message)
+    hint = message.hint if isinstance(message, DisagreementError) else None
     code = "SP015" if isinstance(fault.value, (dict, list)) else "SP013"
     return Diagnostic(code, f"{where}{message}", mark, hint)
 

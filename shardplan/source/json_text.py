@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from json import JSONDecodeError
-from json.decoder import scanstring
+from json import JSONDecodeError, JSONDecoder
 from typing import Any, Final, NoReturn
 
 from shardplan.errors import Diagnostic, InputError, Mark
 from shardplan.source.document import MAX_DEPTH, MAX_NODES, Document, Key, Node, clean, fail
 
+_DECODER: Final = JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _NUMBER: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORD: Final = re.compile(r"-?[A-Za-z]+")
@@ -108,8 +108,9 @@ class _Reader:
         return int(match[0])
 
     def string(self) -> str:
+        text: str
         try:
-            text, end = scanstring(self.text, self.pos + 1)
+            text, end = _DECODER.raw_decode(self.text, self.pos)
         except JSONDecodeError as error:
             self.pos = error.pos
             self.refuse(error.msg)

@@ -51,7 +51,8 @@ def range_text(kind: str, ctx: dict[str, Any], value: Any) -> str:
     """The range a value misses, and the value."""
     bounds = {key: f"{bound:,}" if isinstance(bound, int) else bound for key, bound in ctx.items()}
     text = RANGES[kind].format(**bounds)
-    return f"{text.removesuffix('s') if text.endswith(' 1 items') or text.endswith(' 1 characters') else text}, found {found(value)}"
+    singular = text.endswith((" 1 items", " 1 characters"))
+    return f"{text.removesuffix('s') if singular else text}, found {found(value)}"
 
 
 def found(value: Any) -> str:
