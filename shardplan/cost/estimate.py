@@ -1,0 +1,29 @@
+"""The one adapter from candidates to numbers: memory, communication and step time of every candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shardplan.cost.comm import Collective, collectives
+from shardplan.cost.memory import Memory, memory
+from shardplan.cost.step_time import Time, step_time
+
+if TYPE_CHECKING:
+    from shardplan.candidates import Candidates
+    from shardplan.spec import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What the cost model says of some candidates, as columns."""
+
+    memory: Memory
+    collectives: tuple[Collective, ...]
+    time: Time
+
+
+def estimate(case: Case, candidates: Candidates) -> Estimates:
+    """Memory, communication and time of every candidate."""
+    moved = collectives(case, candidates)
+    return Estimates(memory(case, candidates), moved, step_time(case, candidates, moved))

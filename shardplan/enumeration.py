@@ -1,0 +1,329 @@
+"""Every legal way to split a case, as `Candidates`; and how many ways were ruled out, by rule code.
+
+Degrees are chosen axis by axis. What MaxText would refuse for one degree alone (a head count it does not divide) is cut
+before the other axes are chosen, and counted with all the meshes it would have led to. What depends on several degrees is
+a mask over meshes. Batch splits are laid over the meshes that remain; `expand` lays remat policies and tilings over those.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shardplan import torus
+from shardplan.candidates import Candidates, Mesh
+from shardplan.remat import ALIASES, CUSTOM_SETS, POLICIES, custom
+from shardplan.spec import AXES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from shardplan.spec import Architecture, Case, RematPolicy
+    from shardplan.units import Bools, Ints
+
+MAX_GRADIENT_ACCUMULATION = 16
+VOCAB_TILINGS = (1, 4, 16)
+MICROBATCHES_PER_STAGE = (1, 2, 4, 8)
+AUTO_BATCHES = (0.0625, 0.125, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+DCN_AXES = ("data", "pipeline", "fsdp")
+"""Axes that may cross slices: the others communicate inside every layer, where the data centre network is ~10x slower."""
+SPLASH_BLOCK_TOKENS = 512
+"""Rows of queries one flash-attention tile covers by default; a context shard must be a multiple. Source: MaxText A1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enumeration:
+    """The legal mesh x batch splits, and the count of ruled-out meshes and splits by rule code."""
+
+    candidates: Candidates
+    """One row a split, with `full` remat and no vocabulary tiling; `expand` gives its variants."""
+    rejected: dict[str, int]
+
+
+def enumerate_candidates(case: Case) -> Enumeration:
+    """Every legal mesh x batch split of a case."""
+    tally: dict[str, int] = {}
+    meshes = _cross_checked(case, _meshes(case, tally), tally)
+    return Enumeration(_batch_splits(case, meshes, tally), tally)
+
+
+def expand(case: Case, rows: Candidates) -> Candidates:
+    """Each candidate with every remat policy and every vocabulary tiling that divides its tokens."""
+    policies = policies_for(case)
+    n = len(policies)
+    parts = []
+    for tiling in tilings_for(case):
+        here = np.flatnonzero(rows.per_device_batch * case.workload.sequence_length % tiling == 0)
+        parts.append(
+            replace(
+                rows.take(np.repeat(here, n)),
+                num_vocab_tiling=np.full(len(here) * n, tiling, dtype=np.int64),
+                remat=np.tile(np.arange(n), len(here)),
+                remat_policies=policies,
+            )
+        )
+    return _concatenated(parts)
+
+
+def policies_for(case: Case) -> tuple[RematPolicy, ...]:
+    """Remat policies to try: the user's one, or all named ones and custom sets that add value per byte step by step."""
+    wanted = case.constraints.remat
+    if isinstance(wanted, dict):
+        return (custom(wanted),)
+    if wanted != "auto":
+        return (POLICIES[ALIASES.get(wanted, wanted)],)
+    return (*POLICIES.values(), *(custom(dict.fromkeys(names, "device") | extra) for names, extra in CUSTOM_SETS))
+
+
+def tilings_for(case: Case) -> tuple[int, ...]:
+    """Vocabulary tilings to try."""
+    wanted = case.constraints.num_vocab_tiling
+    return VOCAB_TILINGS if wanted == "auto" else (wanted,)
+
+
+# --- dimensions that degrees must divide ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Divisors:
+    """What each degree, or product of degrees, must divide. Source: MaxText checks D1-D11, reference section 2.2."""
+
+    tensor: int
+    """Heads, key-value heads, widths and vocabulary: all split by `tensor`."""
+    feed_forward: int
+    """Feed-forward widths: split by `fsdp_transpose` x `tensor`."""
+    width: int
+    """Model width and latent ranks: split by `fsdp` x `fsdp_transpose` x `context` x `expert`."""
+    expert: int
+    """Experts; 1 for a dense model, where an expert axis would only be another fsdp."""
+    context: int
+    """Shards the sequence may have: whole attention tiles, an even number of them where causal work is balanced."""
+    stages: int
+    """Blocks that can be pipelined; 1 if the model's layer groups cannot."""
+
+
+def divisors(case: Case) -> Divisors:
+    """The divisors of a case, each as one greatest common divisor."""
+    architecture = case.architecture
+    heads, widths, ranks, experts = set(), set(), {architecture.model_width}, set()
+    for layer, _ in architecture.layers:
+        attention, block = layer.attention, layer.feed_forward
+        heads |= {attention.n_query_heads, attention.n_key_value_heads}
+        ranks |= {r for r in (attention.query_rank, attention.key_value_rank) if r}
+        widths |= {block.width, *([block.total_shared_width] if block.total_shared_width else [])}
+        experts |= {block.n_experts} if block.is_moe else set()
+    tile = min(SPLASH_BLOCK_TOKENS, case.workload.sequence_length)
+    shards = case.workload.sequence_length // tile if case.workload.sequence_length % tile == 0 else 1
+    return Divisors(
+        tensor=math.gcd(architecture.model_width, architecture.vocab_size, *heads, *widths),
+        feed_forward=math.gcd(*widths),
+        width=math.gcd(*ranks),
+        expert=math.gcd(*experts) if experts else 1,
+        context=shards,
+        stages=pipelined_blocks(architecture),
+    )
+
+
+def pipelined_blocks(architecture: Architecture) -> int:
+    """Blocks MaxText would spread over pipeline stages: all, or all after a leading dense group; 1 if it cannot.
+
+    Source: MaxText checks P1 and P10, reference section 2.6.
+    """
+    *leading, last = architecture.layer_groups
+    if architecture.n_mtp_layers or len(leading) > 1 or any(g.layers[0].feed_forward.is_moe for g in leading):
+        return 1
+    return last.count if not leading or architecture.is_moe else 1
+
+
+# --- meshes --------------------------------------------------------------------------------------------------------
+
+_ORDER = ("tensor", "expert", "pipeline", "context", "fsdp_transpose", "fsdp", "data")
+"""Axes in the order degrees are chosen: the most constrained first."""
+
+_CODES = {
+    "tensor": "SP520", "expert": "SP529", "pipeline": "SP560", "context": "SP540", "fsdp_transpose": "SP523",
+    "fsdp": "SP524", "data": "SP420",
+}  # fmt: skip
+"""Rule that forbids a degree of the axis on its own."""
+
+
+def _meshes(case: Case, tally: dict[str, int]) -> Candidates:
+    """Every ICI x DCN mesh whose degrees are legal one by one, one candidate each (`full`, one sequence a device)."""
+    legal = _legal_degrees(case)
+    across = {axis: legal[axis] if axis in DCN_AXES else (lambda d: d == 1) for axis in AXES}
+    ici = _factorizations(case.cluster.devices_per_slice, legal, tally)
+    dcn = _factorizations(case.cluster.slices, across, tally)
+    pairs = np.indices((len(ici), len(dcn))).reshape(2, -1)
+    return _blank(Mesh(*ici[pairs[0]].T), Mesh(*dcn[pairs[1]].T))
+
+
+def _blank(ici: Mesh, dcn: Mesh) -> Candidates:
+    """Meshes as candidates with neutral batch, remat and tiling."""
+    ones = np.ones(len(ici.data), dtype=np.int64)
+    return Candidates(
+        ici=ici, dcn=dcn, per_device_batch=ones.astype(float), gradient_accumulation=ones, pipeline_microbatches=ones,
+        pipeline_repeats=ones, num_vocab_tiling=ones, remat=ones * 0, remat_policies=(POLICIES["full"],),
+        needs_split=ones == 0,
+    )  # fmt: skip
+
+
+def _legal_degrees(case: Case) -> dict[str, Callable[[int], bool]]:
+    """For each axis, whether one degree is legal on its own, within the user's bounds."""
+    by = divisors(case)
+    limits = {axis: getattr(case.constraints, f"max_{axis}_parallelism", None) or math.inf for axis in AXES}
+    balanced = case.runtime.context_load_balance
+    windowed = any(layer.attention.window_kind == "chunked" for layer, _ in case.architecture.layers)
+    exact = {
+        "tensor": lambda d: by.tensor % d == 0,
+        "expert": lambda d: by.expert % d == 0,
+        "pipeline": lambda d: by.stages % d == 0,
+        "context": lambda d: by.context % d == 0 and (d == 1 or not balanced or (d % 2 == 0 and not windowed)),
+        "fsdp_transpose": lambda d: by.feed_forward % d == 0 and by.width % d == 0,
+        "fsdp": lambda d: by.width % d == 0,
+        "data": lambda _: True,
+    }
+    return {axis: lambda d, axis=axis: d <= limits[axis] and exact[axis](d) for axis in AXES}  # type: ignore[misc]
+
+
+def _factorizations(total: int, legal: dict[str, Callable[[int], bool]], tally: dict[str, int]) -> Ints:
+    """Ordered factorizations of `total` into the axes, `(n, axes)` in `AXES` order; illegal degrees are tallied."""
+    rest = np.array([total], dtype=np.int64)
+    chosen: dict[str, Ints] = {}
+    degrees = np.array([d for d in range(1, total + 1) if total % d == 0], dtype=np.int64)
+    for place, axis in enumerate(_ORDER[:-1]):
+        row, pick = np.nonzero(rest[:, None] % degrees == 0)
+        good = np.array([legal[axis](int(d)) for d in degrees])[pick]
+        left = rest[row] // degrees[pick]
+        if not good.all():
+            lost = left[~good]
+            tally[_CODES[axis]] = tally.get(_CODES[axis], 0) + _completions(lost, len(_ORDER) - 1 - place)
+        chosen = {name: column[row[good]] for name, column in chosen.items()}
+        chosen[axis], rest = degrees[pick[good]], left[good]
+    keep = np.array([legal["data"](int(d)) for d in rest], dtype=bool)
+    chosen["data"] = rest
+    return np.stack([chosen[axis] for axis in AXES], axis=1)[keep]
+
+
+def _completions(totals: Ints, n_axes: int) -> int:
+    """Ordered factorizations of each total into `n_axes` factors, summed."""
+    values, counts = np.unique(totals, return_counts=True)
+    return sum(int(n) * _ordered_factorizations(int(v), n_axes) for v, n in zip(values, counts, strict=True))
+
+
+def _ordered_factorizations(total: int, n_axes: int) -> int:
+    """Ways to write a number as an ordered product of `n_axes` factors: stars and bars per prime."""
+    ways, prime = 1, 2
+    while total > 1:
+        exponent = 0
+        while total % prime == 0:
+            total //= prime
+            exponent += 1
+        ways *= math.comb(exponent + n_axes - 1, n_axes - 1)
+        prime += 1
+    return ways
+
+
+def _cross_checked(case: Case, meshes: Candidates, tally: dict[str, int]) -> Candidates:
+    """Meshes that pass the checks on several degrees at once, marked with what the torus says of each."""
+    by = divisors(case)
+    balanced = case.runtime.context_load_balance
+    checks: tuple[tuple[str, Callable[[Candidates], Bools]], ...] = (
+        ("SP520", lambda m: by.tensor % m.degree("tensor") == 0),
+        ("SP523", lambda m: by.feed_forward % m.degree("fsdp_transpose", "tensor") == 0),
+        ("SP524", lambda m: by.width % m.degree("fsdp", "fsdp_transpose", "context", "expert") == 0),
+        ("SP529", lambda m: by.expert % m.degree("expert") == 0),
+        ("SP540", lambda m: by.context % (m.degree("context") * (1 + balanced * (m.degree("context") > 1))) == 0),
+        ("SP560", lambda m: by.stages % m.degree("pipeline") == 0),
+    )
+    for code, check in checks:
+        meshes = _cut(meshes, check(meshes), code, tally)
+    without_split = torus.fits_without_split(case.cluster, meshes.ici)
+    meshes = replace(meshes, needs_split=~without_split)
+    if not case.constraints.allow_split_physical_axes:
+        meshes = _cut(meshes, without_split, "SP403", tally)
+    return meshes
+
+
+def _cut(candidates: Candidates, keep: Bools, code: str, tally: dict[str, int]) -> Candidates:
+    """The candidates to keep; the others are tallied under the rule's code."""
+    if keep.all():
+        return candidates
+    tally[code] = tally.get(code, 0) + int(len(keep) - keep.sum())
+    return candidates.take(keep)
+
+
+# --- batch, remat, tiling ------------------------------------------------------------------------------------------
+
+
+def _batch_splits(case: Case, meshes: Candidates, tally: dict[str, int]) -> Candidates:
+    """Each mesh with every legal per-device batch, gradient accumulation and number of pipeline microbatches."""
+    repeats = pipeline_repeats(case, meshes.degree("pipeline"))
+    parts = []
+    for rows, accumulation in _micro_steps(case, meshes):
+        for per_stage in MICROBATCHES_PER_STAGE:
+            stages = meshes.degree("pipeline")
+            here = np.flatnonzero((rows > 0) & ((stages > 1) | (per_stage == 1)))
+            split = replace(
+                meshes.take(here),
+                per_device_batch=rows[here] / meshes.devices[here],
+                gradient_accumulation=np.full(len(here), accumulation, dtype=np.int64),
+                pipeline_microbatches=np.where(stages > 1, stages * per_stage, 1)[here],
+                pipeline_repeats=repeats[here],
+            )
+            parts.append(_cut(split, batch_is_legal(case, split), "SP510", tally))
+    return _concatenated(parts)
+
+
+def _micro_steps(case: Case, meshes: Candidates) -> Iterator[tuple[Ints, int]]:
+    """Rows (sequences) of one micro-step per mesh, 0 where not whole, with the micro-steps an optimizer step takes."""
+    wanted = case.constraints.gradient_accumulation
+    options = [2**i for i in range(MAX_GRADIENT_ACCUMULATION.bit_length())] if wanted == "auto" else [wanted]
+    total, per_device = case.workload.global_sequences, case.workload.per_device_batch
+    for accumulation in options:
+        if total is not None and total % accumulation == 0:
+            yield np.full(len(meshes), total // accumulation, dtype=np.int64), accumulation
+    if total is None:
+        sizes = AUTO_BATCHES if per_device == "auto" else (per_device,)
+        for size in sizes:
+            rows = float(size or 0) * meshes.devices
+            yield np.where(rows == np.floor(rows), rows, 0).astype(np.int64), 1 if wanted == "auto" else wanted
+
+
+def batch_is_legal(case: Case, candidates: Candidates) -> Bools:
+    """Whether the rows of a micro-step spread evenly over the batch axes. Source: MaxText B1-B4, P3, P4."""
+    rows = np.rint(candidates.per_device_batch * candidates.devices).astype(np.int64)
+    spread = candidates.degree("data", "fsdp", "fsdp_transpose", "expert")
+    loaded = np.maximum(rows, candidates.devices) * candidates.gradient_accumulation
+    microbatches = candidates.pipeline_microbatches
+    whole_tokens = rows * case.workload.sequence_length % candidates.devices == 0
+    even = (rows % (spread * microbatches) == 0) & (loaded % (spread * candidates.degree("pipeline")) == 0)
+    return np.asarray(whole_tokens & even, dtype=bool)
+
+
+def pipeline_repeats(case: Case, stages: Ints) -> Ints:
+    """Times a microbatch passes each stage, `(n,)`; 1 without pipeline.
+
+    A dense model runs MaxText's circular schedule, one block a visit by default; an expert model must visit each stage
+    once (sparse matmuls cannot be traced with repeats). Source: MaxText P1, P7.
+    """
+    blocks = pipelined_blocks(case.architecture)
+    per_visit = blocks // stages if case.architecture.is_moe else case.runtime.pipeline_layers_per_stage
+    return np.where(stages > 1, np.maximum(blocks // (stages * per_visit), 1), 1).astype(np.int64)
+
+
+def _concatenated(parts: list[Candidates]) -> Candidates:
+    """Candidates one after the other; all share their remat policies."""
+    first = parts[0]
+    joined = {
+        f.name: np.concatenate([getattr(part, f.name) for part in parts])
+        for f in fields(Candidates)
+        if f.name not in ("ici", "dcn", "remat_policies")
+    }
+    meshes = {
+        name: Mesh(*(np.concatenate([getattr(part, name).column(axis) for part in parts]) for axis in AXES))
+        for name in ("ici", "dcn")
+    }
+    return replace(first, **meshes, **joined)
