@@ -113,8 +113,12 @@ class FeedForward(Input):
     """Experts every token visits."""
     shared_width: OptionalCount = 0
     """Hidden width of one shared expert; 0 means as wide as a routed one."""
+    shared_gate: Flag = False
+    """Whether a learned gate (D weights) scales what the shared experts add."""
     router_embedding: Literal["embed", "embed_router"] = "embed"
     """Logical axis of the router's input dimension in MaxText (DeepSeek-style routers are not split by expert)."""
+    score_bias: Flag = False
+    """Whether the router adds E untrained biases to its scores (aux-loss-free balancing): stored, not parameters."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -125,7 +129,7 @@ class FeedForward(Input):
         if self.kind == "moe" and self.n_active_experts > self.n_experts:
             msg = f"n_active_experts {self.n_active_experts} exceeds n_experts {self.n_experts}"
             raise ValueError(msg)
-        if self.kind == "dense" and any((*routed, self.n_shared_experts, self.shared_width)):
+        if self.kind == "dense" and any((*routed, self.n_shared_experts, self.shared_width, self.shared_gate)):
             msg = "n_experts, n_active_experts, n_shared_experts and shared_width belong to kind moe"
             raise ValueError(msg)
         return self
@@ -194,6 +198,8 @@ class Architecture(Input):
     """Learned position embeddings; 0 with rotary ones."""
     norm_bias: Flag = False
     """Whether normalisations have a bias beside the scale."""
+    norm_axis: Literal["tensor", "fsdp"] = "tensor"
+    """Mesh axis that splits normalisation scales; `fsdp` where MaxText's own model file says so."""
     maxtext_model_name: Text | None = None
     """The `model_name` MaxText knows this architecture by, if any."""
     notes: tuple[Text, ...] = ()
@@ -341,8 +347,16 @@ class Chip(Input):
     torus_dims: Literal[2, 3]
     max_chips: Count
     chips_per_host: Count
+    aliases: tuple[Text, ...] = ()
+    """Other names of the chip; case, spaces, `-`, `_` and a leading `TPU` do not matter."""
     accelerator_prefixes: dict[str, Literal["chips", "devices", "tensorcores"]]
     """Spellings the cloud uses before `-N`, with what N counts."""
+    small_slices: tuple[tuple[Count, ...], ...]
+    """Slice shapes in chips that follow no rule: all of a 2D chip, those below one cube of a 3D chip."""
+    ring_slices: tuple[tuple[Count, ...], ...] = ()
+    """Small slices JAX lays out along one walk over the chips, so that any mesh fits."""
+    wrap_side: Count
+    """2D: an axis of this length wraps around. 3D: the side of the cubes larger slices are built of; those wrap on every axis."""
     bf16_flops_per_s: Figure
     fp8_flops_per_s: Figure | None = None
     hbm_bytes: Figure
