@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardplan.spec import AXES
+from shardplan.remat import policy_of
+from shardplan.spec import AXES, Split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,10 +95,64 @@ class Candidates:
 
     def take(self, rows: Ints | Bools) -> Candidates:
         """Some of the candidates, in the order of the indices."""
-        shared = {"ici": self.ici.take(rows), "dcn": self.dcn.take(rows), "remat_policies": self.remat_policies}
+        shared = {
+            "ici": self.ici.take(rows),
+            "dcn": self.dcn.take(rows),
+            "remat_policies": self.remat_policies,
+        }
         columns = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in shared}
         return replace(self, **shared, **columns)
+
+    @classmethod
+    def of_splits(
+        cls, splits: Sequence[Split], repeats: Sequence[int], needs_split: Sequence[bool]
+    ) -> Candidates:
+        """One candidate per split, with its pipeline repeats and whether its mesh needs split physical axes."""
+        policies = tuple(policy_of(split) for split in splits)
+        return cls(
+            ici=Mesh.of([split.ici for split in splits]),
+            dcn=Mesh.of([split.dcn for split in splits]),
+            per_device_batch=np.array([float(split.per_device_batch) for split in splits]),
+            gradient_accumulation=np.array([split.gradient_accumulation for split in splits], dtype=np.int64),
+            pipeline_microbatches=np.array(
+                [split.pipeline_microbatches or 1 for split in splits], dtype=np.int64
+            ),
+            pipeline_repeats=np.array(repeats, dtype=np.int64),
+            num_vocab_tiling=np.array([split.num_vocab_tiling for split in splits], dtype=np.int64),
+            remat=np.arange(len(splits), dtype=np.int64),
+            remat_policies=policies,
+            needs_split=np.array(needs_split, dtype=bool),
+        )
+
+    def split_at(self, row: int) -> Split:
+        """One candidate as the input it could have been."""
+        policy, stages = self.policy_at(row), int(self.degree("pipeline")[row])
+        return Split(
+            ici=self.ici.at(row),
+            dcn=self.dcn.at(row),
+            per_device_batch=float(self.per_device_batch[row]),
+            gradient_accumulation=int(self.gradient_accumulation[row]),
+            pipeline_microbatches=int(self.pipeline_microbatches[row]) if stages > 1 else None,
+            num_vocab_tiling=int(self.num_vocab_tiling[row]),
+            remat_policy=policy.name,
+            remat_tensors=policy.tensors if policy.name == "custom" else {},
+            allow_split_physical_axes=bool(self.needs_split[row]),
+        )
 
     def policy_at(self, row: int) -> RematPolicy:
         """Remat policy of one candidate."""
         return self.remat_policies[int(self.remat[row])]
+
+
+def concatenated(parts: Sequence[Candidates]) -> Candidates:
+    """Candidates one after the other; all share the first one's remat policies."""
+    joined = {
+        f.name: np.concatenate([getattr(part, f.name) for part in parts])
+        for f in fields(Candidates)
+        if f.name not in ("ici", "dcn", "remat_policies")
+    }
+    meshes = {
+        name: Mesh(*(np.concatenate([getattr(part, name).column(axis) for part in parts]) for axis in AXES))
+        for name in ("ici", "dcn")
+    }
+    return replace(parts[0], **meshes, **joined)

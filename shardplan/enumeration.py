@@ -8,13 +8,13 @@ a mask over meshes. Batch splits are laid over the meshes that remain; `expand` 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shardplan import torus
-from shardplan.candidates import Candidates, Mesh
+from shardplan.candidates import Candidates, Mesh, concatenated
 from shardplan.remat import ALIASES, CUSTOM_SETS, POLICIES, custom
 from shardplan.spec import AXES
 
@@ -65,7 +65,7 @@ def expand(case: Case, rows: Candidates) -> Candidates:
                 remat_policies=policies,
             )
         )
-    return _concatenated(parts)
+    return concatenated(parts)
 
 
 def policies_for(case: Case) -> tuple[RematPolicy, ...]:
@@ -75,7 +75,10 @@ def policies_for(case: Case) -> tuple[RematPolicy, ...]:
         return (custom(wanted),)
     if wanted != "auto":
         return (POLICIES[ALIASES.get(wanted, wanted)],)
-    return (*POLICIES.values(), *(custom(dict.fromkeys(names, "device") | extra) for names, extra in CUSTOM_SETS))
+    return (
+        *POLICIES.values(),
+        *(custom(dict.fromkeys(names, "device") | extra) for names, extra in CUSTOM_SETS),
+    )
 
 
 def tilings_for(case: Case) -> tuple[int, ...]:
@@ -180,7 +183,9 @@ def _legal_degrees(case: Case) -> dict[str, Callable[[int], bool]]:
         "tensor": lambda d: by.tensor % d == 0,
         "expert": lambda d: by.expert % d == 0,
         "pipeline": lambda d: by.stages % d == 0,
-        "context": lambda d: by.context % d == 0 and (d == 1 or not balanced or (d % 2 == 0 and not windowed)),
+        "context": lambda d: (
+            by.context % d == 0 and (d == 1 or not balanced or (d % 2 == 0 and not windowed))
+        ),
         "fsdp_transpose": lambda d: by.feed_forward % d == 0 and by.width % d == 0,
         "fsdp": lambda d: by.width % d == 0,
         "data": lambda _: True,
@@ -235,7 +240,10 @@ def _cross_checked(case: Case, meshes: Candidates, tally: dict[str, int]) -> Can
         ("SP523", lambda m: by.feed_forward % m.degree("fsdp_transpose", "tensor") == 0),
         ("SP524", lambda m: by.width % m.degree("fsdp", "fsdp_transpose", "context", "expert") == 0),
         ("SP529", lambda m: by.expert % m.degree("expert") == 0),
-        ("SP540", lambda m: by.context % (m.degree("context") * (1 + balanced * (m.degree("context") > 1))) == 0),
+        (
+            "SP540",
+            lambda m: by.context % (m.degree("context") * (1 + balanced * (m.degree("context") > 1))) == 0,
+        ),
         ("SP560", lambda m: by.stages % m.degree("pipeline") == 0),
     )
     for code, check in checks:
@@ -274,7 +282,7 @@ def _batch_splits(case: Case, meshes: Candidates, tally: dict[str, int]) -> Cand
                 pipeline_repeats=repeats[here],
             )
             parts.append(_cut(split, batch_is_legal(case, split), "SP510", tally))
-    return _concatenated(parts)
+    return concatenated(parts)
 
 
 def _micro_steps(case: Case, meshes: Candidates) -> Iterator[tuple[Ints, int]]:
@@ -289,7 +297,10 @@ def _micro_steps(case: Case, meshes: Candidates) -> Iterator[tuple[Ints, int]]:
         sizes = AUTO_BATCHES if per_device == "auto" else (per_device,)
         for size in sizes:
             rows = float(size or 0) * meshes.devices
-            yield np.where(rows == np.floor(rows), rows, 0).astype(np.int64), 1 if wanted == "auto" else wanted
+            yield (
+                np.where(rows == np.floor(rows), rows, 0).astype(np.int64),
+                1 if wanted == "auto" else wanted,
+            )
 
 
 def batch_is_legal(case: Case, candidates: Candidates) -> Bools:
@@ -312,18 +323,3 @@ def pipeline_repeats(case: Case, stages: Ints) -> Ints:
     blocks = pipelined_blocks(case.architecture)
     per_visit = blocks // stages if case.architecture.is_moe else case.runtime.pipeline_layers_per_stage
     return np.where(stages > 1, np.maximum(blocks // (stages * per_visit), 1), 1).astype(np.int64)
-
-
-def _concatenated(parts: list[Candidates]) -> Candidates:
-    """Candidates one after the other; all share their remat policies."""
-    first = parts[0]
-    joined = {
-        f.name: np.concatenate([getattr(part, f.name) for part in parts])
-        for f in fields(Candidates)
-        if f.name not in ("ici", "dcn", "remat_policies")
-    }
-    meshes = {
-        name: Mesh(*(np.concatenate([getattr(part, name).column(axis) for part in parts]) for axis in AXES))
-        for name in ("ici", "dcn")
-    }
-    return replace(first, **meshes, **joined)

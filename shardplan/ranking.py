@@ -6,10 +6,12 @@ tiling, so that the list shows different plans rather than variants of one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from shardplan.candidates import concatenated
 from shardplan.spec import AXES
 from shardplan.thresholds import threshold
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 Objective = Literal["step-time", "cost", "memory"]
 OBJECTIVES: tuple[Objective, ...] = ("step-time", "cost", "memory")
+
+FITS, AT_RISK, DOES_NOT_FIT = 0, 1, 2
 
 PRINCIPLE = (
     "fits before at risk; then {objective}, where plans within {tolerance:.0%} count as equal; then the simpler plan "
@@ -32,26 +36,53 @@ def score(objective: Objective, seconds_per_sequence: Floats, total_bytes: Float
     return total_bytes if objective == "memory" else seconds_per_sequence
 
 
-def rank(
-    scores: Floats, classes: Ints, simplicity: tuple[Floats, ...], headroom: Floats, meshes: Ints, top: int
-) -> Ints:
-    """Row indices of the best plans, best first, at most `top`, one a mesh.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Candidates with what the order needs of them, as columns `(n,)`."""
 
-    scores: what is minimised, `(n,)`. classes: 0 fits, 1 at risk, `(n,)`. simplicity: keys `(n,)`, smaller is simpler,
-    the first decides first. meshes: an identity per mesh, `(n,)`.
-    """
-    tolerance = 1 + threshold("ranking_tolerance")
-    order: list[int] = []
-    remaining = np.lexsort((scores, classes))
-    while len(remaining) and len(order) < top:
-        first = remaining[0]
-        tied = (classes[remaining] == classes[first]) & (scores[remaining] <= scores[first] * tolerance)
-        group = remaining[tied]
-        keys = (scores[group], -headroom[group], *(key[group] for key in reversed(simplicity)))
-        best = int(group[np.lexsort(keys)[0]])
-        order.append(best)
-        remaining = remaining[meshes[remaining] != meshes[best]]
-    return np.array(order, dtype=np.int64)
+    candidates: Candidates
+    scores: Floats
+    """What is minimised."""
+    classes: Ints
+    """FITS or AT_RISK."""
+    headroom: Floats
+    simplicity: tuple[Floats, ...]
+    """Keys, smaller is simpler; the first decides first."""
+
+    def best(self, top: int) -> Ints:
+        """Rows of the best candidates, best first, at most `top`, one a mesh."""
+        meshes = mesh_identity(self.candidates)
+        order: list[int] = []
+        remaining = np.lexsort((self.scores, self.classes))
+        while len(remaining) and len(order) < top:
+            first = remaining[0]
+            equal = self.scores[remaining] <= self.scores[first] * (1 + threshold("ranking_tolerance"))
+            group = remaining[equal & (self.classes[remaining] == self.classes[first])]
+            keys = (
+                self.scores[group],
+                -self.headroom[group],
+                *(key[group] for key in reversed(self.simplicity)),
+            )
+            chosen = int(group[np.lexsort(keys)[0]])
+            order.append(chosen)
+            remaining = remaining[meshes[remaining] != meshes[chosen]]
+        return np.array(order, dtype=np.int64)
+
+    def reach(self, best: Ints) -> float:
+        """The score above which no other candidate could enter the list: infinite while one at risk is in it."""
+        if (self.classes[best] == AT_RISK).any():
+            return float("inf")
+        return float(self.scores[best].max() * (1 + threshold("ranking_tolerance")))
+
+    def joined(self, other: Standing) -> Standing:
+        """Both, one after the other."""
+        return Standing(
+            concatenated([self.candidates, other.candidates]),
+            np.concatenate([self.scores, other.scores]),
+            np.concatenate([self.classes, other.classes]),
+            np.concatenate([self.headroom, other.headroom]),
+            tuple(np.concatenate(pair) for pair in zip(self.simplicity, other.simplicity, strict=True)),
+        )
 
 
 def mesh_identity(candidates: Candidates) -> Ints:
@@ -89,6 +120,7 @@ def simplicity_keys(candidates: Candidates, demoted: Bools, preferred: Bools) ->
 
 
 def fit_classes(case: Case, total_bytes: Floats, error_band: Floats) -> Ints:
-    """0 fits even at the upper end of the error band, 1 at risk, 2 does not fit even at the lower end, `(n,)`."""
+    """FITS even at the upper end of the error band, DOES_NOT_FIT even at the lower end, else AT_RISK, `(n,)`."""
     room = case.cluster.hbm_limit_bytes * (1 - case.constraints.hbm_headroom)
-    return np.where(total_bytes * (1 + error_band) <= room, 0, np.where(total_bytes * (1 - error_band) <= room, 1, 2))
+    low, high = total_bytes * (1 - error_band), total_bytes * (1 + error_band)
+    return np.where(high <= room, FITS, np.where(low <= room, AT_RISK, DOES_NOT_FIT))

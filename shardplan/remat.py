@@ -5,7 +5,14 @@ Source: MaxText 0.2.5 layers/nnx_decoders.py get_remat_policy; reference section
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from shardplan.spec import RematPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shardplan.spec import Split
 
 ATTENTION_INPUTS = frozenset({"query_proj", "key_proj", "value_proj", "kv_proj", "qkv_proj"})
 FEED_FORWARD = frozenset({"mlpwi_0", "mlpwi_1", "mlpwi", "mlpwo"})
@@ -34,16 +41,29 @@ POLICIES: dict[str, RematPolicy] = {
 }
 """Named policies, from the least to the most memory. `none` with scanned layers is `full`."""
 
-ALIASES = {"minimal_flash": "minimal_with_context", "none": "full"}
+ALIASES = {
+    "none": "full",
+    "minimal_flash": "minimal_with_context",
+    "minimal_with_quantization": "minimal",
+    "minimal_with_context_and_quantization": "minimal_with_context",
+}
+"""Names that keep the same tensors as another policy: with scanned layers `none` is `full`; quantised operands are AQT's."""
 
 
-def custom(tensors: dict[str, str]) -> RematPolicy:
+def custom(tensors: Mapping[str, str]) -> RematPolicy:
     """The `custom` policy that keeps each named tensor where the mapping says (`device`, `offload` or `remat`)."""
     return RematPolicy(
         name="custom",
         device=frozenset(n for n, where in tensors.items() if where == "device"),
         offload=frozenset(n for n, where in tensors.items() if where == "offload"),
     )
+
+
+def policy_of(split: Split) -> RematPolicy:
+    """The policy a split names; per-tensor settings count with `custom` only, as in MaxText."""
+    if split.remat_policy == "custom":
+        return custom(split.remat_tensors)
+    return POLICIES[ALIASES.get(split.remat_policy, split.remat_policy)]
 
 
 _QKV = ("query_proj", "key_proj", "value_proj")

@@ -12,6 +12,7 @@ from shardplan.cost.step_time import Time, step_time
 if TYPE_CHECKING:
     from shardplan.candidates import Candidates
     from shardplan.spec import Case
+    from shardplan.units import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,8 @@ def estimate(case: Case, candidates: Candidates) -> Estimates:
     """Memory, communication and time of every candidate."""
     moved = collectives(case, candidates)
     return Estimates(memory(case, candidates), moved, step_time(case, candidates, moved))
+
+
+def step_time_of(case: Case, candidates: Candidates) -> Floats:
+    """Seconds of one optimizer step of every candidate, without its memory."""
+    return step_time(case, candidates, collectives(case, candidates)).estimate_s

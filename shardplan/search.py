@@ -1,0 +1,165 @@
+"""The search: every split is bounded, the promising ones are priced in every variant, the best are ranked.
+
+A split's variants (remat policies x vocabulary tilings) differ in memory and time. Each split gets two bounds first: the
+memory of its leanest variants and the time of its fastest ones. Splits whose leanest variants do not fit are ruled out;
+the others are priced in full in the order of their time bound, until no split left can enter the list. The result is
+that of pricing everything; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shardplan.cost.estimate import estimate, step_time_of
+from shardplan.cost.memory import memory
+from shardplan.enumeration import enumerate_candidates, expand, policies_for, tilings_for
+from shardplan.facts import observe
+from shardplan.judge import judge
+from shardplan.ranking import DOES_NOT_FIT, Standing, fit_classes, score, simplicity_keys
+
+if TYPE_CHECKING:
+    from shardplan.candidates import Candidates
+    from shardplan.profile import Profile
+    from shardplan.ranking import Objective
+    from shardplan.rules import Catalogue
+    from shardplan.spec import Case, RematPolicy
+    from shardplan.units import Floats, Ints
+
+SPLITS_A_ROUND = 96
+"""Splits priced in all variants before the stopping rule is looked at again."""
+BOUND_SLACK = 0.97
+"""Safety factor on the time bound: variants between the two extreme remat policies may be a little faster than both."""
+NO_ROOM = "SP201"
+"""Rule that forbids a plan that does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Outcome of a search."""
+
+    ranked: Candidates
+    """The best plans, best first; empty if nothing fits."""
+    closest: Candidates | None
+    """The split that misses the limit by least, if nothing fits."""
+    considered: int
+    """Variants of all splits, legal or not."""
+    priced: int
+    """Estimates made: bounds and full prices."""
+    rejected: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: the best plans for a case, by an objective, under the rules."""
+
+    case: Case
+    profile: Profile
+    catalogue: Catalogue
+    objective: Objective
+    top: int
+
+
+def search(question: Question) -> Found:
+    """The best plans, at most `top`, each another mesh."""
+    case = question.case
+    enumeration = enumerate_candidates(case)
+    splits, tally = enumeration.candidates, dict(enumeration.rejected)
+    variants = len(policies_for(case)) * len(tilings_for(case))
+    considered = sum(tally.values()) + variants * len(splits)
+    if not len(splits):
+        return Found(splits, None, considered, 0, tally)
+    leanest = _leanest(case, splits)
+    possible = fit_classes(case, leanest.bytes, leanest.error_band) != DOES_NOT_FIT
+    if not possible.all():
+        tally[NO_ROOM] = variants * int((~possible).sum())
+    if not possible.any():
+        closest = leanest.variant(splits, int(np.argmin(leanest.bytes)))
+        return Found(splits.take(possible), closest, considered, len(splits), tally)
+    splits = splits.take(possible)
+    bound = leanest.bytes[possible] if question.objective == "memory" else _fastest(case, splits)
+    order = np.argsort(bound, kind="stable")
+    standing, priced = None, len(possible) + 2 * len(splits)
+    for start in range(0, len(order), SPLITS_A_ROUND):
+        fresh = expand(case, splits.take(order[start : start + SPLITS_A_ROUND]))
+        priced += len(fresh)
+        entered = _priced(question, fresh, tally)
+        standing = entered if standing is None else standing.joined(entered)
+        best = standing.best(question.top)
+        rest = order[start + SPLITS_A_ROUND :]
+        if len(best) == question.top and len(rest) and bound[rest[0]] > standing.reach(best):
+            break
+    assert standing is not None
+    return Found(
+        standing.candidates.take(best), None, considered, priced, {k: n for k, n in tally.items() if n}
+    )
+
+
+# --- bounds --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Leanest:
+    """Per split the variant with the least memory: its bytes, their error band, its policy and tiling, `(n,)`."""
+
+    bytes: Floats
+    error_band: Floats
+    policies: tuple[RematPolicy, ...]
+    policy: Ints
+    tiling: Ints
+
+    def variant(self, splits: Candidates, row: int) -> Candidates:
+        """The leanest variant of one split, as a candidate of its own."""
+        one = np.array([row])
+        return replace(
+            splits.take(one),
+            remat_policies=(self.policies[self.policy[row]],),
+            num_vocab_tiling=self.tiling[one],
+        )
+
+
+def _leanest(case: Case, splits: Candidates) -> _Leanest:
+    """The least memory of each split: of the policies that keep least on the device, with the most vocabulary tiling."""
+    policies = policies_for(case)
+    lean = [p for p in policies if not p.device] or list(policies)
+    tokens = splits.per_device_batch * case.workload.sequence_length
+    tiling = np.ones(len(splits), dtype=np.int64)
+    for option in sorted(tilings_for(case)):
+        tiling = np.where(tokens % option == 0, option, tiling)
+    need, band = np.full(len(splits), np.inf), np.zeros(len(splits))
+    which = np.zeros(len(splits), dtype=np.int64)
+    for place, policy in enumerate(lean):
+        got = memory(case, replace(splits, remat_policies=(policy,), num_vocab_tiling=tiling))
+        better = got.total_bytes < need
+        need, band = np.where(better, got.total_bytes, need), np.where(better, got.error_band, band)
+        which = np.where(better, place, which)
+    return _Leanest(need, band, tuple(lean), which, tiling)
+
+
+def _fastest(case: Case, splits: Candidates) -> Floats:
+    """A lower bound of the seconds a sequence takes in any variant of each split, `(n,)`."""
+    policies = policies_for(case)
+    extremes = {len(p.device) for p in policies}
+    chosen = [p for p in policies if len(p.device) in (min(extremes), max(extremes))]
+    times = [step_time_of(case, replace(splits, remat_policies=(policy,))) for policy in chosen]
+    return np.min(times, axis=0) / splits.global_batch * BOUND_SLACK
+
+
+# --- pricing in full -----------------------------------------------------------------------------------------------
+
+
+def _priced(question: Question, fresh: Candidates, tally: dict[str, int]) -> Standing:
+    """Candidates priced, judged and cut to the legal and fitting ones; the others are tallied by rule."""
+    case = question.case
+    estimates = estimate(case, fresh)
+    verdicts = judge(observe(case, question.profile, fresh, estimates), question.catalogue)
+    keep = ~verdicts.forbidden
+    for code, count in verdicts.tally().items():
+        tally[code] = tally.get(code, 0) + count
+    total, kept = estimates.memory.total_bytes, fresh.take(keep)
+    scores = score(question.objective, estimates.time.estimate_s / fresh.global_batch, total)
+    classes = fit_classes(case, total, estimates.memory.error_band)
+    simplicity = simplicity_keys(kept, verdicts.demoted[keep], verdicts.preferred[keep])
+    return Standing(kept, scores[keep], classes[keep], -total[keep], simplicity)
