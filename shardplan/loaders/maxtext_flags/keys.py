@@ -1,0 +1,138 @@
+"""The keys of MaxText's configuration: type, default, and what a value other than the default means to shardplan.
+
+The table is data, `rules/maxtext/keys.json`, written from an installed MaxText by `benchmarks/maxtext_keys.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal
+
+from shardplan import data
+
+Effect = Literal["modelled", "architecture", "approximate", "refused", "ignored", "inert"]
+"""modelled: resolved into a case. architecture: describes the model. approximate: accepted, priced as the default, noted.
+refused: any value but the default cannot be modelled. ignored: MaxText accepts it without effect. inert: changes neither
+memory, time nor sharding."""
+
+_INT: Final = re.compile(r"[-+]?\d[\d_]{0,30}", re.ASCII)
+_FLOAT: Final = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d{1,6})?", re.ASCII)
+_WORDS: Final = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "no": False,
+    "off": False,
+} | dict.fromkeys(("null", "none", "~", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key."""
+
+    effect: Effect
+    kind: str | tuple[Any, ...]
+    """bool, int, float, text, list, map or any, with `?` where null is allowed; or the tuple of choices."""
+    default: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Every key of one MaxText release, and what each `model_name` sets."""
+
+    release: str
+    keys: dict[str, Key]
+    models: dict[str, dict[str, Any]]
+
+
+@cache
+def table() -> Table:
+    """The table of the release shardplan emits flags for."""
+    raw = json.loads((data.rules_folder() / "maxtext" / "keys.json").read_text(encoding="utf-8"))
+    keys = {
+        name: Key(effect, tuple(kind) if isinstance(kind, list) else kind, default)
+        for name, (effect, kind, default) in raw["keys"].items()
+    }
+    return Table(raw["maxtext"], keys, raw["models"])
+
+
+def parse(text: str) -> Any:
+    """The value MaxText reads from the text after `key=`: YAML scalars; lists and mappings of scalars.
+
+    Differs from YAML where it does not matter here: a nested or malformed list stays text.
+    """
+    stripped = text.strip()
+    if stripped.lower() in _WORDS:
+        return _WORDS[stripped.lower()]
+    if len(stripped) >= 2 and stripped[0] == stripped[-1] and stripped[0] in "'\"":  # noqa: PLR2004
+        return stripped[1:-1]
+    if _INT.fullmatch(stripped):
+        return int(stripped.replace("_", ""))
+    if len(stripped) < 64 and _FLOAT.fullmatch(stripped):  # noqa: PLR2004
+        return float(stripped.replace("_", ""))
+    if stripped.startswith("[") and stripped.endswith("]"):
+        inner = stripped[1:-1].strip()
+        return [parse(part) for part in inner.split(",")] if inner else []
+    return {} if stripped == "{}" else text
+
+
+def accept(key: Key, value: Any) -> Any:
+    """The value as the key's type; raises ValueError that says what was expected.
+
+    As MaxText does, a whole float passes for an integer and 0 or 1 for a boolean; unlike it, a boolean for no number.
+    """
+    if isinstance(key.kind, tuple):
+        if value not in key.kind or isinstance(value, bool) != any(isinstance(c, bool) for c in key.kind):
+            shown = ", ".join(repr(choice) if choice == "" else str(choice) for choice in key.kind[:24])
+            raise ValueError(f"expected one of {shown}{', ...' if len(key.kind) > 24 else ''}")  # noqa: PLR2004
+        return value
+    kind = key.kind.removesuffix("?")
+    if value is None and key.kind != kind:
+        return None
+    # Guard: an empty value reads as null, and MaxText's base.yml itself writes None for "not set".
+    if value is None and kind in {"text", "list", "map", "any"}:
+        return "" if kind == "text" else None
+    accepted = _COERCE[kind](value)
+    if accepted is None:
+        raise ValueError(f"expected {_EXPECTED[kind]}")
+    return accepted
+
+
+def _bool(value: Any) -> Any:
+    return bool(value) if isinstance(value, bool) or value in (0, 1) else None
+
+
+def _int(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:  # noqa: PLR2004
+        return None
+    return float(value)
+
+
+_COERCE: Final = {
+    "bool": _bool,
+    "int": _int,
+    "float": _float,
+    "text": lambda value: value if isinstance(value, str) else None,
+    "list": lambda value: value if isinstance(value, (list, tuple, str)) else None,
+    "map": lambda value: value if isinstance(value, (dict, str)) else None,
+    "any": lambda value: value,
+}
+_EXPECTED: Final = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "text": "text",
+    "list": "a list",
+    "map": "a mapping",
+    "any": "anything",
+}
