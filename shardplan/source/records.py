@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 _SCALARS: Final = frozenset({"int", "float", "bool", "str"})
 
 
+def _strict_scalars(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        strict = {"strict": True} if schema.get("type") in _SCALARS else {}
+        return {
+            key: _strict_scalars(value) if key != "default" else value for key, value in schema.items()
+        } | strict
+    if isinstance(schema, list):
+        return [_strict_scalars(item) for item in schema]
+    return schema
+
+
 class Record(BaseModel):
     """A frozen record; `true` is no number, `"3"` is not 3, 3.0 is not 3, but 3 is a number where 3.0 is.
 
@@ -26,14 +37,3 @@ class Record(BaseModel):
         """The schema pydantic would make, with strict scalars."""
         schema: CoreSchema = _strict_scalars(handler(source))
         return schema
-
-
-def _strict_scalars(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        strict = {"strict": True} if schema.get("type") in _SCALARS else {}
-        return {
-            key: _strict_scalars(value) if key != "default" else value for key, value in schema.items()
-        } | strict
-    if isinstance(schema, list):
-        return [_strict_scalars(item) for item in schema]
-    return schema

@@ -22,7 +22,8 @@ def known_keys(model: type[BaseModel], loc: tuple[Key, ...]) -> dict[str, str | 
     keys: dict[str, str | None] = {}
     for record in (record for annotation in annotations for record in _records(annotation)):
         for name, field in record.model_fields.items():
-            keys[field.alias or name] = field.description.split("\n")[0] if field.description else None
+            sentence = field.description.split("\n")[0] if field.description else None
+            keys[field.alias or name] = keys.get(field.alias or name) or sentence
     return keys
 
 

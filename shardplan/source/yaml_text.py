@@ -24,7 +24,9 @@ _BASED_INT: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _MAX_DIGITS: Final = 400
 _TEXT_TAGS: Final = ("!", "tag:yaml.org,2002:str")
+_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 _MERGE: Final = "<<"
+_PLAIN: Final = ("", None)  # the C parser says "", the Python one None
 
 
 def parse_yaml(text: str, name: str) -> Document:
@@ -38,6 +40,8 @@ def parse_yaml(text: str, name: str) -> Document:
         root = composer.document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if mark and error.context_mark and mark.line >= len(text.splitlines()):
+            mark = error.context_mark  # what is open at the end began there
         place = Mark(name, mark.line + 1, mark.column + 1) if mark else Mark(name)
         problem = ", ".join(part for part in (error.context, error.problem) if part)
         fail("SP004", f"not well-formed YAML: {problem}", place, _hint(problem, text, place))
@@ -57,7 +61,8 @@ def dump_yaml(value: Any) -> str:
             return True
 
     def text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
-        style = None if isinstance(_resolve(data), str) else "'"
+        # Guard: the characters YAML breaks lines at are folded to spaces in every style but double quotes.
+        style = '"' if _BREAKS.search(data) else None if isinstance(_resolve(data), str) else "'"
         return dumper.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
     Dumper.add_representer(str, text)
@@ -122,7 +127,7 @@ class _Composer:
 
     def scalar(self, event: Any) -> Node:
         value: Any = event.value
-        if event.implicit[0]:
+        if event.tag is None and event.style in _PLAIN:
             if len(value) > _MAX_DIGITS and _INT.fullmatch(value):
                 self.say(
                     "SP008",
@@ -158,7 +163,7 @@ class _Composer:
             if n_nodes > MAX_NODES:
                 break  # `node` refuses it
             key = key_node.value
-            if key == _MERGE and getattr(inner, "implicit", (False,))[0]:
+            if key == _MERGE and getattr(inner, "style", "alias") in _PLAIN:
                 merged += self.merge_sources(value_node, start)
             elif isinstance(key, bool) or not isinstance(key, (str, int)):
                 self.say("SP007", "a key must be text or a whole number", inner, "quote it")
