@@ -57,6 +57,11 @@ class ParameterTensor:
         return self.copies * self.size
 
     @property
+    def is_routed(self) -> bool:
+        """Whether it belongs to the routed experts, their biases included."""
+        return self.dims[0][1] == "exp"
+
+    @property
     def is_matrix(self) -> bool:
         """Whether the optimizer muon keeps one moment of it instead of two."""
         return self.role in MATRIX_ROLES
@@ -126,7 +131,7 @@ def layer_parameters(layer: Layer, architecture: Architecture) -> int:
 
 def routed_expert_parameters(architecture: Architecture) -> int:
     """Parameters of the routed experts of all layers."""
-    return sum(t.elements for t in parameter_tensors(architecture) if t.role == "routed_expert")
+    return sum(t.elements for t in parameter_tensors(architecture) if t.is_routed)
 
 
 def active_parameters(architecture: Architecture, *, with_input_embedding: bool = True) -> int:
@@ -136,7 +141,7 @@ def active_parameters(architecture: Architecture, *, with_input_embedding: bool 
     convention of the published active sizes of gpt-oss and DeepSeek.
     """
     tensors = parameter_tensors(architecture)
-    idle = sum(_idle(t, architecture) for t in tensors if t.role == "routed_expert")
+    idle = sum(_idle(t, architecture) for t in tensors if t.is_routed)
     embedding = 0 if with_input_embedding or architecture.tied_embeddings else tensors[0].elements
     return total_parameters(architecture) - idle - embedding
 
