@@ -178,13 +178,12 @@ def _legal_degrees(case: Case) -> dict[str, Callable[[int], bool]]:
     by = divisors(case)
     limits = {axis: getattr(case.constraints, f"max_{axis}_parallelism", None) or math.inf for axis in AXES}
     balanced = case.runtime.context_load_balance
-    windowed = any(layer.attention.window_kind == "chunked" for layer, _ in case.architecture.layers)
     exact = {
         "tensor": lambda d: by.tensor % d == 0,
         "expert": lambda d: by.expert % d == 0,
         "pipeline": lambda d: by.stages % d == 0,
         "context": lambda d: (
-            by.context % d == 0 and (d == 1 or not balanced or (d % 2 == 0 and not windowed))
+            by.context % d == 0 and (d == 1 or not balanced or d % 2 == 0)
         ),
         "fsdp_transpose": lambda d: by.feed_forward % d == 0 and by.width % d == 0,
         "fsdp": lambda d: by.width % d == 0,
