@@ -6,6 +6,7 @@ READY := $(VENV)/.ready
 MAXTEXT_VENV ?= .venv-maxtext
 MAXTEXT_PYTHON ?= python3.12
 MAXTEXT_VERSION ?= 0.2.5
+DOCS := README.md $(wildcard docs/*.md)
 CASE ?= model_configs/cases/llama3.1-70b-8k.yaml
 
 .DEFAULT_GOAL := help
@@ -43,12 +44,12 @@ pytest: $(READY) ## Run the tests with branch coverage
 	$(BIN)/pytest --cov --cov-fail-under=95
 
 docs: $(READY) ## Check that generated parts of the docs are current
-	$(BIN)/cog --check README.md
+	$(BIN)/cog --check $(DOCS)
 
 format: $(READY) ## Format, mend what ruff can, and regenerate the docs
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/cog -r README.md
+	$(BIN)/cog -r $(DOCS)
 
 wheel: $(READY) ## Build the wheel and run it in a clean environment
 	$(BIN)/python tests/smoke_wheel.py
