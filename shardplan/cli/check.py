@@ -1,0 +1,90 @@
+"""`shardplan check`: does a configuration fit, and would MaxText take it?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from shardplan.cli.help import exit_codes
+from shardplan.cli.options import OutputOption, RankOption, WidthOption
+
+EXIT_CODES = exit_codes(
+    yes="every configuration fits",
+    no="at least one does not fit (with --strict, or is at risk)",
+    invalid="at least one would be refused by MaxText or the hardware",
+)
+
+
+def check(
+    context: typer.Context,
+    case: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CASE | -- COMMAND...",
+            help="YAML file of a case with a plan section; or a MaxText launch, verbatim.",
+        ),
+    ] = None,
+    *,
+    plan: Annotated[
+        str | None,
+        typer.Option("--plan", metavar="FILE", help="JSON that recommend -o json printed; see --rank."),
+    ] = None,
+    rank: RankOption = 1,
+    accelerator: Annotated[
+        str | None,
+        typer.Option("--accelerator", metavar="NAME", help="Slice of a launch command, such as tpu7x-256."),
+    ] = None,
+    slices: Annotated[
+        int | None,
+        typer.Option(
+            "--slices", metavar="N", min=1, max=100_000, help="Slices of a launch command; by default 1."
+        ),
+    ] = None,
+    from_file: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="FILE", help="JSON lines of id, topology, slices and flags; - for stdin."
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Let at risk count as does not fit.")] = False,
+    output: OutputOption = None,
+    width: WidthOption = None,
+) -> None:
+    r"""Judge a configuration before it is launched: fits, at risk, does not fit or invalid, and what would help.
+
+    \b
+    Examples:
+      shardplan check case.yaml
+      shardplan check --plan plan.json --rank 2
+      shardplan check --accelerator tpu7x-256 --slices 1 -- \
+        python3 -m maxtext.trainers.pre_train.train base.yml model_name=llama3.1-8b ici_fsdp_parallelism=-1
+      shardplan check --from configurations.jsonl -o json
+    """
+    from shardplan import gate
+    from shardplan.cli.diagnostics import print_diagnostics
+    from shardplan.cli.output import finish, show
+    from shardplan.render.check import check_page
+
+    command = (context.obj or {}).get("command_line")
+    given = {"CASE": case, "--plan": plan, "--from": from_file, "-- COMMAND": command}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        found = " and ".join(named) or "none of them"
+        raise typer.BadParameter(f"give exactly one of {', '.join(given)}; found {found}.", context)
+    if command is None and (accelerator is not None or slices is not None):
+        raise typer.BadParameter("--accelerator and --slices belong to a launch command after --.", context)
+    if case is not None:
+        judged = gate.check_case(case)
+    elif plan is not None:
+        judged = gate.check_plan(plan, rank)
+    elif from_file is not None:
+        judged = gate.check_lines(from_file)
+    else:
+        assert command is not None, "one of the four was given"
+        judged = gate.check_command(command, accelerator, slices)
+    if judged.results:
+        show(judged.results, lambda: check_page(judged.results), output, width)
+    if judged.unreadable:
+        print_diagnostics(judged.unreadable)
+    finish(gate.exit_code(judged, at_risk_is_no=strict))

@@ -1,0 +1,68 @@
+"""Messages on stderr: what the user can mend, and what only we can."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from shardplan.errors import Diagnostic
+
+ISSUES = "the issue tracker of shardplan"
+_RED, _CYAN, _PLAIN = "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
+
+
+def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
+    """All of them, in the order of their places, each with its hint on the next line."""
+    ordered = sorted(diagnostics, key=_place)
+    lines = [line for diagnostic in ordered for line in diagnostic_lines(diagnostic, color=_has_color())]
+    if len(ordered) > 1:
+        lines.append(f"{len(ordered)} errors")
+    _say("\n".join(lines))
+
+
+def diagnostic_lines(diagnostic: Diagnostic, *, color: bool = False) -> list[str]:
+    """`place: error CODE: message`, and the hint below it."""
+    error, hint = (f"{_RED}error{_PLAIN}", f"{_CYAN}hint{_PLAIN}") if color else ("error", "hint")
+    place = f"{diagnostic.mark}: " if diagnostic.mark else ""
+    lines = [f"{place}{error} {diagnostic.code}: {diagnostic.message}"]
+    return [*lines, *([f"  {hint}: {diagnostic.hint}"] if diagnostic.hint else [])]
+
+
+def print_bug(error: BaseException) -> None:
+    """One line on a fault of ours, with the place in our code and how to report it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
+    text = " ".join(str(error).split())
+    _say(
+        f"shardplan: this is a bug of shardplan: {type(error).__name__}{place}{': ' + text if text else ''}\n"
+        f"  hint: report it to {ISSUES}, with what SHARDPLAN_DEBUG=1 prints and your input"
+    )
+
+
+def _place(diagnostic: Diagnostic) -> tuple[str, int, int]:
+    mark = diagnostic.mark
+    return ("", 0, 0) if mark is None else (mark.source, mark.line or 0, mark.column or 0)
+
+
+def _has_color() -> bool:
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write(
+            text.encode(sys.stderr.encoding or "utf-8", "backslashreplace").decode(
+                sys.stderr.encoding or "utf-8"
+            )
+            + "\n"
+        )
+        sys.stderr.flush()
+    except BrokenPipeError:
+        pass

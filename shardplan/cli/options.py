@@ -1,0 +1,37 @@
+"""Options that several commands share: one name, one meaning, one help text."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from shardplan.render import Format
+
+
+class Objective(StrEnum):
+    """What a plan is ranked by."""
+
+    STEP_TIME = "step-time"
+    COST = "cost"
+    MEMORY = "memory"
+
+
+CaseArgument = Annotated[
+    str, typer.Argument(metavar="CASE", help="YAML file with model, workload and cluster.")
+]
+OutputOption = Annotated[
+    Format | None,
+    typer.Option("--output", "-o", help="How to print; by default table on a terminal, plain in a pipe."),
+]
+WidthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--width", metavar="N", min=20, max=1000, help="Columns of a table; by default the terminal's."
+    ),
+]
+ObjectiveOption = Annotated[Objective, typer.Option("--objective", help="What plans are ranked by.")]
+RankOption = Annotated[
+    int, typer.Option("--rank", metavar="N", min=1, max=1000, help="Which plan, by its rank in recommend.")
+]

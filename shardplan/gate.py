@@ -1,0 +1,131 @@
+"""The gate before a launch: configurations from a case, a plan, a command line or JSON lines, judged one by one.
+
+A configuration that MaxText would refuse is a verdict (`invalid`); one that cannot be read is an error of the input. In
+JSON lines, the errors of one line do not keep the others from being judged.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from shardplan.engine import check_split
+from shardplan.errors import Diagnostic, ExitCode, InputError, InvalidShardingError, Mark
+from shardplan.load import load_case, load_command, load_record, split_rows
+from shardplan.plan import CheckOut, PlanOut, ProblemOut
+from shardplan.source import build, parse_json, read_document, read_text
+from shardplan.source.files import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from shardplan.loaders.maxtext_flags import Launch
+
+MAX_LINES_BYTES: Final = 64 * 2**20
+"""JSON lines beyond this are refused."""
+STDIN: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of the configurations."""
+
+    results: tuple[CheckOut, ...]
+    unreadable: tuple[Diagnostic, ...] = ()
+    """Errors of the lines that could not be read."""
+
+
+def check_case(path: str) -> Judged:
+    """The verdict on the `plan` section of a case."""
+    case = load_case(path)
+    if case.plan is None:
+        hint = "add one, or ask shardplan recommend for plans"
+        raise InputError([Diagnostic("SP011", "the case has no section plan to check", Mark(path), hint)])
+    return Judged((check_split(case, split_rows(case, case.plan), case.name),))
+
+
+def check_plan(path: str, rank: int) -> Judged:
+    """The verdict on one plan of what `recommend -o json` (or yaml) printed, by the flags it would be launched with."""
+    document = read_document(path)
+    plan = build(PlanOut, document)
+    choice = next((choice for choice in plan.plans if choice.rank == rank), None)
+    if choice is None:
+        ranks = f"its ranks are 1 to {len(plan.plans)}" if plan.plans else "nothing fits in it"
+        raise InputError([Diagnostic("SP014", f"no plan of rank {rank}; {ranks}", document.mark(("plans",)))])
+    shape = "x".join(str(side) for side in plan.cluster.topology)
+    name = f"{plan.case}#{rank}"
+    record = {
+        "id": name,
+        "topology": f"{plan.cluster.chip}-{shape}",
+        "slices": plan.cluster.slices,
+        "flags": dict(choice.maxtext_flags),
+    }
+    return Judged((_verdict(name, partial(load_record, record)),))
+
+
+def check_command(words: Sequence[str], accelerator: str | None, slices: int | None) -> Judged:
+    """The verdict on a MaxText command line."""
+    return Judged(
+        (_verdict("command", partial(load_command, words, accelerator=accelerator, slices=slices)),)
+    )
+
+
+def check_lines(path: str) -> Judged:
+    """The verdicts on JSON lines of `{"id", "topology", "slices", "flags"}`; `-` reads stdin."""
+    if path == STDIN:
+        name, text = "stdin", decode(sys.stdin.buffer.read(MAX_LINES_BYTES), "stdin")
+    else:
+        name, text = path, read_text(path, MAX_LINES_BYTES)
+    results: list[CheckOut] = []
+    unreadable: list[Diagnostic] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            record = _record(line, name)
+            results.append(_verdict(str(record.get("id") or f"line {number}"), partial(load_record, record)))
+        except InputError as error:
+            unreadable += (_at_line(diagnostic, name, number) for diagnostic in error.diagnostics)
+    if not results and not unreadable:
+        raise InputError([Diagnostic("SP006", "there is no configuration in it", Mark(name))])
+    return Judged(tuple(results), tuple(unreadable))
+
+
+def exit_code(judged: Judged, *, at_risk_is_no: bool) -> ExitCode:
+    """The gravest of the outcomes: unreadable, invalid, does not fit, fits."""
+    verdicts = {result.verdict for result in judged.results}
+    if judged.unreadable:
+        return ExitCode.CANNOT_RUN
+    if "invalid" in verdicts:
+        return ExitCode.INVALID
+    if "does_not_fit" in verdicts or (at_risk_is_no and "at_risk" in verdicts):
+        return ExitCode.NO
+    return ExitCode.YES
+
+
+def _verdict(name: str, load: Callable[[], Launch]) -> CheckOut:
+    try:
+        launch = load()
+    except InvalidShardingError as error:
+        problems = tuple(ProblemOut(code=d.code, message=d.message, hint=d.hint) for d in error.diagnostics)
+        return CheckOut(id=name, verdict="invalid", problems=problems, choice=None)
+    result = check_split(launch.case, split_rows(launch.case, launch.split), name)
+    return result.model_copy(update={"notes": (*launch.echo, *launch.notes, *result.notes)})
+
+
+def _record(line: str, name: str) -> dict[str, Any]:
+    record = parse_json(line, name).value
+    if not isinstance(record, dict):
+        raise InputError(
+            [Diagnostic("SP012", 'expected a mapping of "id", "topology", "slices" and "flags"', Mark(name))]
+        )
+    return record
+
+
+def _at_line(diagnostic: Diagnostic, name: str, number: int) -> Diagnostic:
+    """The diagnostic with its place in the file instead of in the line or in the flags."""
+    mark = diagnostic.mark
+    column = mark.column if mark is not None and mark.source == name else None
+    return replace(diagnostic, mark=Mark(name, number, column))

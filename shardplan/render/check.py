@@ -1,0 +1,108 @@
+"""The page of `check`: one configuration in full, or many, one a row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
+from shardplan.render.parts import fixes, memory_and_time, problems, rules_fired, traffic, verdict_per_axis
+from shardplan.render.words import (
+    VERDICTS,
+    codes_text,
+    memory_text,
+    mesh_text,
+    remat_text,
+    time_text,
+    verdict_text,
+)
+from shardplan.units import format_bytes, format_fraction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shardplan.plan import CheckOut
+
+COLUMNS = (
+    Column("id"),
+    Column("verdict"),
+    Column("HBM a device"),
+    Column("limit", right=True),
+    Column("step time", right=True),
+    Column("mesh"),
+    Column("remat", under="mesh"),
+    Column("problems"),
+)
+
+
+def check_page(results: Sequence[CheckOut]) -> Document:
+    """The verdict on one configuration in full, or on many in a table with a count by verdict."""
+    return _one(results[0]) if len(results) == 1 else _many(results)
+
+
+def _one(result: CheckOut) -> Document:
+    words, tone = VERDICTS[result.verdict]
+    choice = result.choice
+    blocks: list[Fields | Grid | Lines] = [problems(result.problems), fixes(result.fixes)]
+    if choice is not None:
+        margin = choice.memory.limit_bytes - choice.memory.total_bytes
+        room = f"{format_bytes(abs(margin))} {'free' if margin >= 0 else 'too much'}"
+        plan = Fields(
+            "",
+            (
+                (
+                    "verdict",
+                    texts(Text(f"{words}: {memory_text(choice.memory, result.verdict).text}, {room}", tone)),
+                ),
+                ("mesh", texts(Text(mesh_text(choice.mesh), "strong"))),
+                ("remat", texts(remat_text(choice))),
+                ("batch", texts(_batch(result))),
+                (
+                    "speed",
+                    texts(
+                        f"{choice.tokens_per_s_per_device:,.0f} tokens/s/device, MFU {format_fraction(choice.mfu)}, "
+                        f"bound by {choice.bound_by}"
+                    ),
+                ),
+            ),
+        )
+        blocks = [
+            plan,
+            *blocks,
+            memory_and_time(choice),
+            traffic(choice),
+            verdict_per_axis(choice),
+            rules_fired(choice),
+        ]
+    return Document(f"{result.id}: {words}", (*blocks, Lines("notes", texts(*result.notes))))
+
+
+def _batch(result: CheckOut) -> str:
+    choice = result.choice
+    assert choice is not None, "a batch needs a choice"
+    accumulation = f", {choice.gradient_accumulation} micro-steps" if choice.gradient_accumulation > 1 else ""
+    return f"{choice.per_device_batch:g} sequences a device{accumulation}, {choice.global_batch:,} a step"
+
+
+def _many(results: Sequence[CheckOut]) -> Document:
+    counts = Counter[str](result.verdict for result in results)
+    words = [f"{counts[verdict]:,} {VERDICTS[verdict][0]}" for verdict in VERDICTS if counts[verdict]]
+    title = f"{len(results):,} configurations: {', '.join(words)}"
+    return Document(title, (Grid("", COLUMNS, tuple(_row(result) for result in results)),))
+
+
+def _row(result: CheckOut) -> tuple[Text, ...]:
+    codes = codes_text([problem.code for problem in result.problems])
+    choice = result.choice
+    if choice is None:
+        return texts(Text(result.id, "strong"), verdict_text(result.verdict), "", "", "", "", "", codes)
+    return texts(
+        Text(result.id, "strong"),
+        verdict_text(result.verdict),
+        memory_text(choice.memory, result.verdict),
+        format_bytes(choice.memory.limit_bytes),
+        time_text(choice.time),
+        mesh_text(choice.mesh),
+        remat_text(choice),
+        codes,
+    )

@@ -1,0 +1,148 @@
+"""The page of `recommend`: what was asked, the ranked plans, the first one in detail, what was rejected, what next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
+from shardplan.render.parts import fixes, memory_and_time, problems, rules_fired, traffic, verdict_per_axis
+from shardplan.render.words import (
+    batch_text,
+    codes_text,
+    count_text,
+    memory_text,
+    mesh_text,
+    remat_text,
+    time_text,
+    torus_text,
+    verdict_text,
+)
+from shardplan.units import format_bytes, format_count, format_fraction
+
+if TYPE_CHECKING:
+    from shardplan.plan import ChoiceOut, PlanOut
+
+COLUMNS = (
+    Column("#", right=True),
+    Column("mesh"),
+    Column("remat", under="mesh"),
+    Column("batch", under="mesh"),
+    Column("HBM a device"),
+    Column("verdict", under="HBM a device"),
+    Column("step time", right=True),
+    Column("tokens/s/device", right=True, under="step time"),
+    Column("MFU", right=True),
+    Column("bound by"),
+    Column("rules", under="bound by"),
+)
+
+
+def recommend_page(plan: PlanOut, case: str) -> Document:
+    """The plan as a document; `case` is what the user would type again."""
+    first = plan.plans[0] if plan.plans else None
+    return Document(
+        title=_headline(plan),
+        blocks=(
+            _asked(plan),
+            _ranked(plan),
+            *(() if first is None else _first(first)),
+            problems(plan.problems),
+            fixes(plan.fixes),
+            _rejected(plan),
+            Lines("notes", texts(*plan.notes)),
+            _next(plan, case),
+        ),
+    )
+
+
+def _headline(plan: PlanOut) -> str:
+    if not plan.plans:
+        return f"{plan.case}: nothing fits"
+    best = plan.plans[0]
+    return f"{plan.case}: {mesh_text(best.mesh)}, {remat_text(best)}, {time_text(best.time)} a step"
+
+
+def _asked(plan: PlanOut) -> Fields:
+    profile, cluster = plan.profile, plan.cluster
+    machine = (
+        f"{cluster.chip}: {count_text(cluster.chips, 'chip')}, {count_text(cluster.devices, 'JAX device')}, "
+        f"{count_text(cluster.slices, 'slice')} of {torus_text(cluster)}; "
+        f"{format_bytes(cluster.hbm_limit_bytes)} usable a device"
+    )
+    kind = f"{profile.family}, {profile.context}" + (", very large" if profile.very_large else "")
+    return Fields(
+        "",
+        (
+            ("model", texts(_model(plan))),
+            ("cluster", texts(machine, *([Text(cluster.resolution, "dim")] if cluster.resolution else []))),
+            ("profile", texts(kind, *(Text(why, "dim") for why in profile.why))),
+            ("guide", texts(f"row {profile.table_row!r}: {profile.table_strategy}", *_agreement(plan))),
+        ),
+    )
+
+
+def _model(plan: PlanOut) -> str:
+    """The model's name, exact parameters, and whatever else the engine says of it."""
+    facts = dict(plan.model)
+    words = [str(facts.pop("name", ""))]
+    if total := facts.pop("total_params", None):
+        words.append(f"{total:,} parameters ({format_count(float(total))})")
+        active = facts.pop("active_params", total)
+        words += [f"{active:,} active a token ({format_count(float(active))})"] if active != total else []
+    words += [
+        f"{key.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{key.replace('_', ' ')} {value}"
+        for key, value in facts.items()
+    ]
+    return ", ".join(word for word in words if word)
+
+
+def _agreement(plan: PlanOut) -> list[Text]:
+    if not plan.plans:
+        return []
+    table, ours = plan.profile.table_strategy, plan.plans[0].strategy
+    if table == ours:
+        return [Text(f"the cost model agrees: {ours} ranks first", "good")]
+    where = [choice.rank for choice in plan.plans if choice.strategy == table]
+    place = f"{table} ranks {where[0]}" if where else f"{table} is not among the plans shown"
+    return [Text(f"the cost model differs: {ours} ranks first, {place}", "warn")]
+
+
+def _ranked(plan: PlanOut) -> Grid:
+    devices = plan.cluster.devices
+    title = f"plans by {plan.objective}; batch is per device x devices x accumulation = global"
+    return Grid(title, COLUMNS, tuple(_row(choice, devices) for choice in plan.plans))
+
+
+def _row(choice: ChoiceOut, devices: int) -> tuple[Text, ...]:
+    return texts(
+        Text(str(choice.rank), "strong"),
+        Text(mesh_text(choice.mesh), "strong"),
+        remat_text(choice),
+        batch_text(choice, devices),
+        memory_text(choice.memory, choice.verdict),
+        verdict_text(choice.verdict).text,
+        time_text(choice.time),
+        f"{choice.tokens_per_s_per_device:,.0f}",
+        format_fraction(choice.mfu),
+        choice.bound_by,
+        codes_text([rule.code for rule in choice.rules]),
+    )
+
+
+def _first(choice: ChoiceOut) -> tuple[Fields | Grid | Lines, ...]:
+    return (memory_and_time(choice), traffic(choice), verdict_per_axis(choice), rules_fired(choice))
+
+
+def _rejected(plan: PlanOut) -> Grid:
+    ordered = sorted(plan.rejected.items(), key=lambda item: -item[1])
+    title = f"rejected {sum(plan.rejected.values()):,} of {plan.considered:,} candidates"
+    columns = (Column("candidates", right=True), Column("code"), Column("reason"))
+    rows = tuple(texts(f"{count:,}", code, plan.rejections.get(code, "")) for code, count in ordered)
+    return Grid(title, columns, rows)
+
+
+def _next(plan: PlanOut, case: str) -> Lines:
+    if not plan.plans:
+        return Lines("next", texts("shardplan rules SP201", "shardplan chips"), verbatim=True)
+    steps = (f"shardplan explain {case}", f"shardplan export maxtext {case}", f"shardplan verify {case}")
+    return Lines("next", texts(*steps), verbatim=True)

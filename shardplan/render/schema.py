@@ -1,0 +1,23 @@
+"""JSON Schemas of the output types, as published under `docs/schema/`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from shardplan.plan import CheckOut, ExplanationOut, PlanOut
+
+SCHEMAS: dict[str, Any] = {"plan": PlanOut, "check": list[CheckOut], "explain": ExplanationOut}
+"""What each command prints with `-o json`; `check` prints a list, one entry a configuration."""
+
+
+def schema_text(name: str) -> str:
+    """The schema of a command's output, indented."""
+    schema = TypeAdapter(SCHEMAS[name]).json_schema(mode="serialization")
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"shardplan {name}"}
+    return (
+        json.dumps({**schema, **head, **{k: v for k, v in schema.items() if k == "description"}}, indent=2)
+        + "\n"
+    )

@@ -1,0 +1,93 @@
+"""The words for a plan's parts: mesh, batch, memory, time. One wording in every page and format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from shardplan.render.document import Text
+from shardplan.units import format_bytes, format_fraction, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shardplan.plan import ChoiceOut, ClusterOut, MemoryOut, MeshOut, TimeOut
+    from shardplan.render.document import Tone
+
+VERDICTS: Final[dict[str, tuple[str, Tone]]] = {
+    "fits": ("fits", "good"),
+    "at_risk": ("at risk", "warn"),
+    "does_not_fit": ("does not fit", "bad"),
+    "invalid": ("invalid", "bad"),
+}
+SEVERITIES: Final[dict[str, Tone]] = {"error": "bad", "warning": "warn", "note": "dim"}
+
+
+def verdict_text(verdict: str) -> Text:
+    """The verdict in words."""
+    words, tone = VERDICTS[verdict]
+    return Text(words, tone)
+
+
+def mesh_text(mesh: MeshOut) -> str:
+    """Degrees by axis, the network between slices after a bar: "fsdp=64 tensor=2 | dcn data=2"."""
+    ici = " ".join(f"{axis}={degree}" for axis, degree in mesh.ici.items())
+    dcn = " ".join(f"{axis}={degree}" for axis, degree in mesh.dcn.items())
+    return " | ".join((ici or "one device", *([f"dcn {dcn}"] if dcn else [])))
+
+
+def batch_text(choice: ChoiceOut, devices: int) -> str:
+    """Sequences a device x devices x accumulation = global batch."""
+    parts = [f"{choice.per_device_batch:g}", f"{devices:,}", f"{choice.gradient_accumulation:,}"]
+    return f"{' x '.join(parts)} = {choice.global_batch:,}"
+
+
+def remat_text(choice: ChoiceOut) -> str:
+    """The policy, and for `custom` what it keeps where."""
+    if choice.remat_policy != "custom":
+        return choice.remat_policy
+    return f"custom({', '.join(f'{name}={where}' for name, where in choice.remat_tensors.items())})"
+
+
+def memory_text(memory: MemoryOut, verdict: str) -> Text:
+    """Bytes used and their share of the limit, in the verdict's tone."""
+    share = memory.total_bytes / memory.limit_bytes
+    return Text(f"{format_bytes(memory.total_bytes)} {share:.0%}", VERDICTS[verdict][1], share)
+
+
+def time_text(time: TimeOut) -> str:
+    """Seconds a step with the error band: "12.2 s ±10%"."""
+    return f"{format_seconds(time.estimate_s)} ±{time.error_band:.0%}"
+
+
+def codes_text(codes: list[str]) -> str:
+    """Codes in order, each once."""
+    return " ".join(dict.fromkeys(codes))
+
+
+def name_text(key: str) -> str:
+    """A key of the output types in words: "exposed_comm_s" is "exposed comm"."""
+    for suffix in ("_bytes", "_s"):
+        key = key.removesuffix(suffix)
+    return key.replace("_", " ")
+
+
+def shares(parts: Mapping[str, float], whole: float) -> list[tuple[str, float, str]]:
+    """The parts above zero, largest first, each with its share of the whole."""
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    return [
+        (name_text(key), value, format_fraction(value / whole) if whole else "")
+        for key, value in ordered
+        if value
+    ]
+
+
+def torus_text(cluster: ClusterOut) -> str:
+    """The slice's shape in chips, and which of its dimensions are rings."""
+    shape = "x".join(str(size) for size in cluster.topology)
+    rings = [axis for axis, wraps in zip("xyz", cluster.wraps, strict=False) if wraps]
+    return f"{shape} torus, wraps {', '.join(rings)}" if rings else f"{shape} mesh, no wraparound"
+
+
+def count_text(n: int, noun: str) -> str:
+    """A count with its noun in the right number."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
