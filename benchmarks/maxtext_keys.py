@@ -80,7 +80,7 @@ IGNORED = "ici_sequence_parallelism dcn_sequence_parallelism"
 """Accepted by MaxText without effect."""
 
 
-def kind(annotation: Any) -> str | list[Any]:
+def kind(annotation: Any) -> str | list[Any]:  # noqa: PLR0911 - one return a form
     """Short name of a type: bool, int, float, text, list, map, any, or the list of choices; `?` where null is allowed."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     ArchitectureOf = Callable[[str, Mark], Architecture]
 
 Section = TypeVar("Section", bound="BaseModel")
+Part = TypeVar("Part")
 
 _COUNTS: Final = ("global_batch_tokens", "training_tokens")
 """Keys of the workload that may be written as text: `2M`, `15T`."""
@@ -124,7 +125,7 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
 # --- sections --------------------------------------------------------------------------------------------------------
 
 
-def _attempt(problems: list[Diagnostic], read: Callable[[], Section]) -> Section | None:
+def _attempt(problems: list[Diagnostic], read: Callable[[], Part]) -> Part | None:
     """What a reader returns; None, with its diagnostics kept, if it raises."""
     try:
         return read()

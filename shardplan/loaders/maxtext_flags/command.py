@@ -100,23 +100,31 @@ class _Reader:
         if word in _ENDS:
             self._ended = self.program is not None and bool(self.flags)
         elif self._ended:
-            pass  # another command after the launch
+            return  # another command after the launch
         elif self._module_next:
             self._module_next = False
             self._start(word, mark)
         elif word == "-m":
             self._module_next = True
-        elif _PYTHON.fullmatch(word) or (self.program is None and word in _WRAPPERS):
-            pass
-        elif self.program is None and word.endswith(".py"):
+        elif self.program is None:
+            self._before(word, mark)
+        else:
+            self._after(word, mark)
+
+    def _before(self, word: str, mark: Mark) -> None:
+        """A word before the program: its environment, the interpreter, options of it; or, without a program, a flag."""
+        if word.endswith(".py"):
             self._start(word, mark)
-        elif word.endswith((".yml", ".yaml")) and "=" not in word:
-            self._configuration(word, mark)
-        elif self.program is None and word.startswith("-"):
-            pass  # an option of python
-        elif self.program is None and re.fullmatch(r"[A-Z][A-Z0-9_]*=.*", word, re.DOTALL):
+        elif re.fullmatch(r"[A-Z][A-Z0-9_]*=.*", word, re.DOTALL):
             key, _, value = word.partition("=")
             self.environment[key] = (value, mark)
+        elif not (_PYTHON.fullmatch(word) or word in _WRAPPERS or word.startswith("-")):
+            self._after(word, mark)
+
+    def _after(self, word: str, mark: Mark) -> None:
+        """A word after the program: a configuration file or a flag."""
+        if word.endswith((".yml", ".yaml")) and "=" not in word:
+            self._configuration(word, mark)
         elif "=" in word:
             self._flag(word, mark)
         elif word.strip():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shardplan.errors import Diagnostic, InputError, InvalidShardingError, Mark, suggest
-from shardplan.loaders.maxtext_flags.keys import Key, accept, parse, table
+from shardplan.maxtext_keys import Key, accept, parse, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

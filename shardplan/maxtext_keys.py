@@ -9,9 +9,12 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shardplan import data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Effect = Literal["modelled", "architecture", "approximate", "refused", "ignored", "inert"]
 """modelled: resolved into a case. architecture: describes the model. approximate: accepted, priced as the default, noted.
@@ -97,7 +100,7 @@ def accept(key: Key, value: Any) -> Any:
     if value is None and kind in {"text", "list", "map", "any"}:
         return "" if kind == "text" else None
     accepted = _COERCE[kind](value)
-    if accepted is None:
+    if accepted is None and kind != "any":
         raise ValueError(f"expected {_EXPECTED[kind]}")
     return accepted
 
@@ -118,14 +121,30 @@ def _float(value: Any) -> Any:
     return float(value)
 
 
-_COERCE: Final = {
+def _text(value: Any) -> Any:
+    return value if isinstance(value, str) else None
+
+
+def _list(value: Any) -> Any:
+    return value if isinstance(value, (list, tuple, str)) else None
+
+
+def _map(value: Any) -> Any:
+    return value if isinstance(value, (dict, str)) else None
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+_COERCE: Final[dict[str, Callable[[Any], Any]]] = {
     "bool": _bool,
     "int": _int,
     "float": _float,
-    "text": lambda value: value if isinstance(value, str) else None,
-    "list": lambda value: value if isinstance(value, (list, tuple, str)) else None,
-    "map": lambda value: value if isinstance(value, (dict, str)) else None,
-    "any": lambda value: value,
+    "text": _text,
+    "list": _list,
+    "map": _map,
+    "any": _any,
 }
 _EXPECTED: Final = {
     "bool": "true or false",

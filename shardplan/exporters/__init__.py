@@ -1,0 +1,1 @@
+"""Formats that plans leave in; one module or package a format."""

@@ -1,0 +1,8 @@
+"""MaxText configuration out: keys of one split, and their renderings."""
+
+from __future__ import annotations
+
+from shardplan.exporters.maxtext.flags import Value, flags
+from shardplan.exporters.maxtext.text import as_command, as_flags, as_yml
+
+__all__ = ["Value", "as_command", "as_flags", "as_yml", "flags"]

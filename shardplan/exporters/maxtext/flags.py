@@ -1,0 +1,157 @@
+"""One split of a case as MaxText configuration keys: everything that decides memory, time and sharding, nothing left open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from shardplan.exporters.maxtext.model import model_flags
+from shardplan.maxtext_keys import table
+from shardplan.spec import AXES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shardplan.spec import Architecture, Case, Split
+
+Value: TypeAlias = int | float | str | bool
+
+DEFAULT_TILE_TOKENS = 512
+"""MaxText's default flash-attention tile in every direction; the memory model assumes it. Source: base.yml sa_block_*."""
+SMALLEST_TILE_TOKENS = 128
+"""Source: splash attention kernel, compute blocks are multiples of 128; reference A2."""
+TILES = (
+    "sa_block_q",
+    "sa_block_kv",
+    "sa_block_kv_compute",
+    "sa_block_q_dkv",
+    "sa_block_kv_dkv",
+    "sa_block_kv_dkv_compute",
+    "sa_block_q_dq",
+    "sa_block_kv_dq",
+)
+
+
+def flags(case: Case, split: Split) -> dict[str, Value]:
+    """MaxText keys of a split, in the order people read them: model, batch, mesh, remat, optimizer, kernels.
+
+    Mesh degrees are all explicit, so that they multiply to the devices by themselves. Raises InputError where MaxText
+    cannot express an inline architecture.
+    """
+    found: dict[str, Value] = dict(model_flags(case.architecture))
+    for part in (_batch, _mesh, _remat, _optimizer, _attention, _experts, _pipeline, _rest):
+        found.update(part(case, split))
+    overridden = table().models.get(str(found["model_name"]), {})
+    if any(overridden.get(key, value) != value for key, value in found.items()):
+        found["override_model_config"] = True
+    return found
+
+
+def _batch(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
+    batch = split.per_device_batch
+    yield "per_device_batch_size", int(batch) if float(batch).is_integer() else batch
+    yield "max_target_length", case.workload.sequence_length
+    yield "gradient_accumulation_steps", split.gradient_accumulation
+
+
+def _mesh(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
+    for network, degrees in (("ici", split.ici), ("dcn", split.dcn)):
+        for axis in AXES:
+            yield f"{network}_{axis}_parallelism", degrees.get(axis, 1)
+    yield "allow_split_physical_axes", split.allow_split_physical_axes
+    if degree(split, "context") > 1:
+        yield "context_parallel_strategy", case.runtime.context_strategy
+        yield "context_parallel_load_balance", case.runtime.context_load_balance
+
+
+def _remat(_case: Case, split: Split) -> Iterator[tuple[str, Value]]:
+    yield "remat_policy", split.remat_policy
+    if split.remat_policy == "custom":
+        yield from sorted({"decoder_layer_input": "device", **split.remat_tensors}.items())
+
+
+def _optimizer(case: Case, _split: Split) -> Iterator[tuple[str, Value]]:
+    optimizer = case.workload.optimizer
+    yield "opt_type", optimizer.name
+    yield "weight_dtype", optimizer.weight_dtype
+    yield "grad_dtype", optimizer.gradient_dtype
+    if optimizer.name != "adam_pax":
+        yield "mu_dtype", optimizer.mu_dtype
+    if optimizer.host_offload:
+        yield "optimizer_memory_host_offload", True
+    if optimizer.shard_over_data:
+        yield "shard_optimizer_over_data", True
+
+
+def _attention(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
+    runtime = case.runtime
+    yield "attention", runtime.attention
+    if runtime.attention != "flash":
+        return
+    context = degree(split, "context")
+    # Guard: tokamax splash cannot split the masks of windowed layers over a context axis (reference C11).
+    cannot = context > 1 and runtime.context_strategy == "all_gather" and has_windows(case.architecture)
+    yield "use_tokamax_splash", runtime.tokamax_splash and not cannot
+    tile = tile_tokens(case.workload.sequence_length // context)
+    for key in TILES:
+        yield key, tile
+
+
+def _experts(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
+    runtime = case.runtime
+    if not case.architecture.is_moe:
+        return
+    yield "sparse_matmul", runtime.sparse_matmul
+    if runtime.sparse_matmul:
+        yield "megablox", runtime.megablox
+    else:
+        yield "capacity_factor", runtime.capacity_factor
+    # Guard: MaxText refuses a ragged buffer factor without expert parallelism (reference E1).
+    if runtime.ragged_buffer_factor > 0 and degree(split, "expert") > 1:
+        yield "ragged_buffer_factor", runtime.ragged_buffer_factor
+    if not runtime.weight_sum_in_float32:
+        yield "float32_weight_sum", False
+
+
+def _pipeline(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
+    stages, runtime = degree(split, "pipeline"), case.runtime
+    if stages == 1:
+        return
+    blocks = case.architecture.layer_groups[-1].count
+    # Guard: sparse matmuls cannot be traced with several repeats, so expert models pass each stage once (reference P7).
+    per_stage = blocks // stages if case.architecture.is_moe else runtime.pipeline_layers_per_stage
+    yield "num_layers_per_pipeline_stage", per_stage
+    yield "num_pipeline_microbatches", split.pipeline_microbatches or stages
+    if runtime.pipeline_delay_activations:
+        yield "pipeline_delay_activation_forwarding", True
+    if runtime.pipeline_gather_weights != "per_iteration":
+        yield f"pipeline_fsdp_ag_{runtime.pipeline_gather_weights}", True
+
+
+def _rest(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
+    runtime = case.runtime
+    yield "num_vocab_tiling", split.num_vocab_tiling
+    yield "use_iota_embed", runtime.iota_embed
+    if not runtime.logits_in_float32:
+        yield "cast_logits_to_fp32", False
+    if not runtime.scan_layers:
+        yield "scan_layers", False
+    recipe = runtime.quantization or ("fp8_full" if case.workload.precision == "fp8" else "none")
+    if recipe != "none":
+        yield "quantization", recipe
+        yield "use_qwix_quantization", True
+
+
+def degree(split: Split, axis: str) -> int:
+    """ICI times DCN degree of a mesh axis."""
+    return split.ici.get(axis, 1) * split.dcn.get(axis, 1)
+
+
+def has_windows(architecture: Architecture) -> bool:
+    """Whether any layer looks back a limited number of tokens only."""
+    return any(layer.attention.window is not None for layer, _ in architecture.layers)
+
+
+def tile_tokens(shard_tokens: int) -> int:
+    """Side of an attention tile: the largest power of two that divides a context shard, within 128 and 512."""
+    power = shard_tokens & -shard_tokens
+    return max(SMALLEST_TILE_TOKENS, min(DEFAULT_TILE_TOKENS, power))

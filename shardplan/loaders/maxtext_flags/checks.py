@@ -1,0 +1,101 @@
+"""What MaxText refuses in flags that no Case remembers: attention tiles, routing switches, pipeline repeats.
+
+What a Case can tell is judged by the rules of `rules/maxtext.yaml`. Numbers such as A1 are rows of the reference's checklist.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from shardplan.loaders.maxtext_flags.settings import Settings
+    from shardplan.spec import Architecture
+
+QUERY_TILES: Final = ("sa_block_q", "sa_block_q_dkv", "sa_block_q_dq")
+KEY_TILES: Final = ("sa_block_kv", "sa_block_kv_dkv", "sa_block_kv_dq")
+COMPUTE_TILES: Final = {"sa_block_kv_compute": "sa_block_kv", "sa_block_kv_dkv_compute": "sa_block_kv_dkv"}
+_LANES: Final = 128
+_ONLY_WITH_EXPERT_AXIS: Final = ("use_random_routing", "use_ragged_sort")
+
+
+def check_tiles(settings: Settings, context: int) -> None:
+    """A1, A2: tiles that the user chose must divide the sequence, or its shard on the context axis."""
+    sequence = settings["max_target_length"]
+    if settings["attention"] not in {"autoselected", "flash"} or sequence < _LANES or sequence % context:
+        return
+    for key in (*QUERY_TILES, *KEY_TILES):
+        tile, tokens = settings[key], sequence // context if key in QUERY_TILES else sequence
+        if key not in settings.given:
+            continue
+        if tile < 1:
+            settings.refuse("SP013", key, f"{key} is {tile}; expected at least {_LANES}")
+        elif tokens % min(tile, sequence):
+            what = (
+                f"the {tokens:,} tokens of a context shard" if tokens < sequence else f"the {tokens:,} tokens"
+            )
+            hint = f"the largest power of two that does is {tokens & -tokens}"
+            settings.refuse("SP015", key, f"{key}={tile} does not divide {what}", hint)
+    for key, outer in COMPUTE_TILES.items():
+        compute, tile = settings[key], min(settings[outer], sequence)
+        if key in settings.given and (compute < 1 or compute % _LANES or tile % min(compute, sequence)):
+            message = f"{key}={compute} must be a multiple of {_LANES} that divides {outer}={settings[outer]}"
+            settings.refuse("SP015", key, message)
+
+
+def check_routing(settings: Settings, architecture: Architecture, expert: int) -> None:
+    """E1, E5: switches of the expert-parallel path without an expert axis; kernels without what they build on."""
+    own_rules = settings["override_logical_axis_rules"]
+    for key in _ONLY_WITH_EXPERT_AXIS:
+        if settings[key] and expert == 1 and not own_rules:
+            message = f"{key}=true needs an expert axis of more than 1"
+            settings.refuse("SP015", key, message, f"set {key}=false, or ici_expert_parallelism above 1")
+    if settings["use_gmm_v2"] and not settings["use_tokamax_gmm"]:
+        settings.refuse("SP015", "use_gmm_v2", "use_gmm_v2=true needs use_tokamax_gmm=true")
+    if settings["use_gmm_v2_heuristic_tiling"] and not settings["use_gmm_v2"]:
+        settings.refuse(
+            "SP015", "use_gmm_v2_heuristic_tiling", "use_gmm_v2_heuristic_tiling=true needs use_gmm_v2=true"
+        )
+    if settings["quantize_mtp"] and not (
+        architecture.n_mtp_layers and settings["quantization"] == "fp8_full"
+    ):
+        settings.refuse(
+            "SP015",
+            "quantize_mtp",
+            "quantize_mtp=true needs mtp_num_layers above 0 and quantization=fp8_full",
+        )
+
+
+def microbatches_of(settings: Settings, architecture: Architecture, stages: int) -> int | None:
+    """Pipeline microbatches, None without a pipeline; P1, P2: stages, layers, repeats and microbatches must agree."""
+    if stages <= 1:
+        return None
+    per_stage = max(1, settings["num_layers_per_pipeline_stage"])
+    piped, asked = architecture.layer_groups[-1].count, settings["pipeline_parallel_layers"]
+    if asked not in {-1, piped}:
+        message = f"pipeline_parallel_layers={asked} cannot be modelled yet; the whole stack has {piped}"
+        settings.cannot("pipeline_parallel_layers", message)
+    if piped % (stages * per_stage):
+        message = (
+            f"{piped} pipelined layers are not a multiple of {stages} stages x {per_stage} layers a stage"
+        )
+        settings.refuse("SP015", "num_layers_per_pipeline_stage", message)
+        return None
+    repeats, expected = settings["num_pipeline_repeats"], piped // (stages * per_stage)
+    if repeats not in {-1, expected}:
+        message = f"num_pipeline_repeats={repeats}, but {piped} layers / ({stages} stages x {per_stage}) = {expected}"
+        settings.refuse("SP015", "num_pipeline_repeats", message)
+    microbatches, delay = (
+        settings["num_pipeline_microbatches"],
+        settings["pipeline_delay_activation_forwarding"],
+    )
+    if microbatches == -1:
+        microbatches = stages * (2 if delay else 1)
+        settings.echo.append(f"num_pipeline_microbatches=-1 -> {microbatches}")
+    if microbatches < stages * (2 if delay else 1) or microbatches % stages:
+        least = f", at least {2 * stages} with delayed activations" if delay else ""
+        message = (
+            f"num_pipeline_microbatches is {microbatches}; expected a multiple of the {stages} stages{least}"
+        )
+        settings.refuse("SP015", "num_pipeline_microbatches", message)
+        return None
+    return int(microbatches)

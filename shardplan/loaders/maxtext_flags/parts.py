@@ -1,0 +1,186 @@
+"""The parts of a case that flags decide one by one: workload, runtime, remat policy.
+
+Each function notes what is wrong in the settings and returns None if its part cannot be built.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from shardplan.errors import suggest
+from shardplan.remat import ALIASES, POLICIES, TENSORS
+from shardplan.spec import Optimizer, Runtime, Workload
+
+if TYPE_CHECKING:
+    from shardplan.loaders.maxtext_flags.settings import Settings
+    from shardplan.spec import Cluster
+
+QUANTIZATIONS: Final = {"": "none", None: "none", "int8": "int8", "fp8": "fp8", "fp8_full": "fp8_full"}
+SMALLEST_SEQUENCE: Final = 128
+"""Tokens; below it MaxText has no flash attention, and `Workload` starts here too."""
+LARGEST: Final = {"max_target_length": 2**24, "per_device_batch_size": 10**6}
+"""What `Workload` and `Split` accept at most."""
+_OTHERWISE_LARGEST: Final = 10**6
+_LARGEST_FACTOR: Final = 1000
+_FLOATS: Final = ("float32", "bfloat16")
+
+
+def workload_of(settings: Settings, cluster: Cluster) -> Workload | None:
+    """Sequence length, batch, precision and optimizer."""
+    for key in ("per_device_batch_size", "max_target_length"):
+        if key not in settings.given:
+            settings.echo.append(f"{key} not given -> {settings[key]:g}")
+    sizes_fine = _check_sizes(settings)
+    dtypes_fine = _check_dtypes(settings)
+    if not (sizes_fine and dtypes_fine):
+        return None
+    batch = settings["per_device_batch_size"]
+    rows = batch * cluster.devices * settings["gradient_accumulation_steps"]
+    whole = float(rows).is_integer() and 1 <= rows <= 10**9
+    return Workload(
+        sequence_length=settings["max_target_length"],
+        global_batch=int(rows) if whole else None,
+        per_device_batch=None if whole else batch,
+        precision="fp8" if str(settings["quantization"]).startswith("fp8") else "bf16",
+        optimizer=Optimizer(
+            name=settings["opt_type"],
+            weight_dtype=settings["weight_dtype"],
+            first_moment_dtype=settings["mu_dtype"] or None,
+            gradient_dtype=settings["grad_dtype"],
+            host_offload=settings["optimizer_memory_host_offload"],
+            shard_over_data=settings["shard_optimizer_over_data"],
+        ),
+    )
+
+
+def _check_sizes(settings: Settings) -> bool:
+    """Whether batch, sequence and tiling are numbers MaxText and the model can take."""
+    fine = True
+    for key in (
+        "per_device_batch_size",
+        "max_target_length",
+        "gradient_accumulation_steps",
+        "num_vocab_tiling",
+    ):
+        value, largest = settings[key], LARGEST.get(key, _OTHERWISE_LARGEST)
+        if value <= 0:
+            settings.refuse("SP013", key, f"{key} is {value:g}; expected more than 0")
+        elif value > largest:
+            settings.cannot(key, f"{key} is {value:.6g}; expected at most {largest:,}")
+        elif key == "max_target_length" and value < SMALLEST_SEQUENCE:
+            settings.cannot(key, f"{key} is {value}; expected at least {SMALLEST_SEQUENCE}")
+        else:
+            continue
+        fine = False
+    return fine
+
+
+def _check_dtypes(settings: Settings) -> bool:
+    """Whether the types of activations, weights, gradients and moments can be modelled."""
+    allowed = {
+        "dtype": ("bfloat16",),
+        "weight_dtype": _FLOATS,
+        "grad_dtype": _FLOATS,
+        "mu_dtype": (*_FLOATS, "", None),
+    }
+    wrong = [key for key, dtypes in allowed.items() if settings[key] not in dtypes]
+    for key in wrong:
+        expected = " or ".join(dtype for dtype in allowed[key] if dtype)
+        settings.cannot(key, f"{key}={settings[key]} cannot be modelled yet; expected {expected}")
+    return not wrong
+
+
+def runtime_of(settings: Settings) -> Runtime | None:
+    """Kernels, routing, context strategy, quantisation and pipeline settings."""
+    attention = settings["attention"]
+    if attention == "autoselected":
+        attention = "flash"
+        settings.echo.append("attention=autoselected -> flash")
+    if not _check_choices(settings, attention):
+        return None
+    gather = "once" if settings["pipeline_fsdp_ag_once"] else "per_iteration"
+    chosen: dict[str, Any] = {
+        "attention": attention,
+        "tokamax_splash": settings["use_tokamax_splash"],
+        "iota_embed": settings["use_iota_embed"],
+        "sparse_matmul": settings["sparse_matmul"],
+        "megablox": settings["megablox"],
+        "capacity_factor": settings["capacity_factor"],
+        "ragged_buffer_factor": settings["ragged_buffer_factor"],
+        "logits_in_float32": settings["cast_logits_to_fp32"],
+        "weight_sum_in_float32": settings["float32_weight_sum"],
+        "scan_layers": settings["scan_layers"],
+        "context_strategy": settings["context_parallel_strategy"],
+        "context_load_balance": settings["context_parallel_load_balance"],
+        "quantization": QUANTIZATIONS[settings["quantization"]],
+        "pipeline_layers_per_stage": settings["num_layers_per_pipeline_stage"],
+        "pipeline_delay_activations": settings["pipeline_delay_activation_forwarding"],
+        "pipeline_gather_weights": "per_repeat" if settings["pipeline_fsdp_ag_per_repeat"] else gather,
+    }
+    return Runtime(**chosen)
+
+
+def _check_choices(settings: Settings, attention: str) -> bool:
+    """Whether kernels, strategies and factors are ones that can be modelled; notes those priced as something else."""
+    before = len(settings.invalid) + len(settings.unreadable)
+    if attention not in {"flash", "dot_product"}:
+        settings.cannot(
+            "attention", f"attention={attention[:80]} cannot be modelled; expected flash or dot_product"
+        )
+    quantization, strategy = settings["quantization"], settings["context_parallel_strategy"]
+    if quantization not in QUANTIZATIONS:
+        expected = "expected int8, fp8 or fp8_full"
+        settings.cannot("quantization", f"quantization={quantization} cannot be modelled yet; {expected}")
+    elif quantization and not settings["use_qwix_quantization"]:
+        settings.notes.append(
+            f"quantization={quantization} without use_qwix_quantization=true is priced as with it"
+        )
+    if strategy == "usp":
+        settings.cannot("context_parallel_strategy", "context_parallel_strategy=usp cannot be modelled yet")
+    elif strategy not in {"all_gather", "ring", "ulysses"}:
+        message = f"context_parallel_strategy is {strategy[:80]!r}; expected all_gather, ring, ulysses or usp"
+        settings.refuse("SP014", "context_parallel_strategy", message)
+    if settings["pipeline_fsdp_ag_once"] and settings["pipeline_fsdp_ag_per_repeat"]:
+        message = "pipeline_fsdp_ag_once and pipeline_fsdp_ag_per_repeat exclude each other"
+        settings.refuse("SP015", "pipeline_fsdp_ag_once", message)
+    for key in ("capacity_factor", "ragged_buffer_factor"):
+        if not -1 <= settings[key] <= _LARGEST_FACTOR:
+            settings.cannot(key, f"{key} is {settings[key]:g}; expected -1, or up to {_LARGEST_FACTOR}")
+    if not 1 <= settings["num_layers_per_pipeline_stage"] <= _OTHERWISE_LARGEST:
+        found = settings["num_layers_per_pipeline_stage"]
+        message = f"num_layers_per_pipeline_stage is {found}; expected at least 1"
+        settings.refuse("SP013", "num_layers_per_pipeline_stage", message)
+    return len(settings.invalid) + len(settings.unreadable) == before
+
+
+def remat_of(settings: Settings) -> tuple[str, dict[str, Any]]:
+    """Policy name and, for `custom`, the tensors that are kept; scan carries on the device go without saying."""
+    written = str(settings["remat_policy"])
+    policy = ALIASES.get(written, written)
+    if "remat_policy" not in settings.given:
+        settings.echo.append(f"remat_policy not given -> {policy}")
+    given = {name: settings[name] for name in sorted(TENSORS) if name in settings.given}
+    if settings["engram"] != "remat":
+        settings.notes.append("engram has no effect on the remat policy in MaxText")
+    if policy == "custom":
+        usual = {"decoder_layer_input": ("device", "remat")}
+        return policy, {
+            name: where for name, where in given.items() if where not in usual.get(name, ("remat",))
+        }
+    if written == "none" and not settings["scan_layers"]:
+        message = "remat_policy=none with scan_layers=false cannot be modelled yet"
+        settings.cannot("remat_policy", message, "use remat_policy=minimal")
+    elif policy in {"minimal_with_quantization", "minimal_with_context_and_quantization"}:
+        policy = policy.replace("_and_quantization", "").replace("_with_quantization", "")
+        settings.notes.append(f"remat_policy={written} is {policy} here: only AQT names quantised operands")
+    if policy not in POLICIES:
+        message = f"remat_policy is {written[:80]!r}; expected custom or one of {', '.join(POLICIES)}"
+        settings.refuse("SP014", "remat_policy", message, suggest(written, [*POLICIES, "custom"]))
+    idle = [
+        name
+        for name, where in given.items()
+        if where != ("device" if name == "decoder_layer_input" else "remat")
+    ]
+    if idle:
+        settings.notes.append(f"{', '.join(idle)}: no effect with remat_policy={written}, only with custom")
+    return policy, {}
