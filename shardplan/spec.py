@@ -10,7 +10,9 @@ import math
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from shardplan.source.records import Record
 
 AXES = ("data", "pipeline", "fsdp", "fsdp_transpose", "context", "tensor", "expert")
 """Mesh axes shardplan plans with, in MaxText's order (its `stage` axis is sized by the key `pipeline`)."""
@@ -27,10 +29,8 @@ Precision = Literal["bf16", "fp8"]
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
 
 
-class Input(BaseModel):
+class Input(Record):
     """A frozen record of the user's input; unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 # --- the model ---------------------------------------------------------------------------------------------------
@@ -275,9 +275,7 @@ class Workload(Input):
 
     @model_validator(mode="after")
     def _one_batch(self) -> Self:
-        given = [
-            k for k in ("global_batch", "global_batch_tokens", "per_device_batch") if getattr(self, k) is not None
-        ]
+        given = [k for k in ("global_batch", "global_batch_tokens", "per_device_batch") if getattr(self, k) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
             msg = f"give exactly one of global_batch, global_batch_tokens, per_device_batch; found {found}"

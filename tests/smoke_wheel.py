@@ -33,9 +33,7 @@ def main() -> None:
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
     """The output of a command that must succeed."""
-    done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\nended with {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -97,9 +97,7 @@ def test_no_formatter_stumbles_over_what_is_not_finite(infinite: float) -> None:
 @given(magnitudes)
 def test_formatted_bytes_read_back_within_half_a_digit(b: float) -> None:
     number, prefix = units.format_bytes(b).split()
-    assert float(number) * BINARY[prefix] == pytest.approx(
-        b, abs=0.51 if prefix == "B" else 0.051 * BINARY[prefix]
-    )
+    assert float(number) * BINARY[prefix] == pytest.approx(b, abs=0.51 if prefix == "B" else 0.051 * BINARY[prefix])
 
 
 @given(magnitudes)

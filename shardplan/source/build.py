@@ -103,9 +103,7 @@ def _one_per_place(faults: list[_Fault]) -> list[_Fault]:
         alternatives = [fault for fault in group if fault.expected]
         # Guard: pydantic counts only the sound items of a list, and calls it too short besides.
         definite = [
-            fault
-            for fault in group
-            if not fault.expected and not (fault.kind == "too_short" and path in inner)
+            fault for fault in group if not fault.expected and not (fault.kind == "too_short" and path in inner)
         ]
         kept += definite
         if not alternatives or definite or path in inner:
@@ -123,9 +121,7 @@ def _diagnostic(fault: _Fault, document: Document) -> Diagnostic:
     hint: str | None
     if fault.kind == "extra_forbidden":
         hint = suggest(key, fault.known) or f"known here: {', '.join(sorted(fault.known)) or 'no keys'}"
-        return Diagnostic(
-            "SP010", f"{where}unknown key {str(key)[:60]!r}", document.key_mark(fault.path), hint
-        )
+        return Diagnostic("SP010", f"{where}unknown key {str(key)[:60]!r}", document.key_mark(fault.path), hint)
     if fault.kind in {"missing", "union_tag_not_found"}:
         return Diagnostic("SP011", f"missing key {dotted(fault.path)!r}", mark, fault.known.get(str(key)))
     if fault.expected:

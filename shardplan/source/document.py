@@ -56,9 +56,7 @@ class Document:
         value = self.value
         for depth, key in enumerate(path):
             inside = isinstance(value, dict) and key in value
-            if not inside and not (
-                isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)
-            ):
+            if not inside and not (isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)):
                 fail("SP011", f"missing key {dotted(path[: depth + 1])!r}", self.mark(path[:depth]))
             value = value[key]
         return value

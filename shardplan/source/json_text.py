@@ -70,9 +70,7 @@ class _Reader:
 
     def expect(self, character: str, hint: str | None = None) -> None:
         if self.peek() != character:
-            self.refuse(
-                f"expected {character!r}, found {self.text[self.pos : self.pos + 1] or 'the end'!r}", hint
-            )
+            self.refuse(f"expected {character!r}, found {self.text[self.pos : self.pos + 1] or 'the end'!r}", hint)
         self.pos += 1
 
     def value(self, depth: int) -> Node:
@@ -148,9 +146,7 @@ class _Reader:
             if key in keys:
                 first = Mark(self.name, *keys[key])
                 problem = f"key {key[:60]!r} is given twice"
-                self.diagnostics.append(
-                    Diagnostic("SP005", problem, self.mark(start), f"first given at {first}")
-                )
+                self.diagnostics.append(Diagnostic("SP005", problem, self.mark(start), f"first given at {first}"))
                 continue
             keys[key] = self.place(start)
             children[key] = child

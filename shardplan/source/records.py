@@ -16,9 +16,7 @@ _SCALARS: Final = frozenset({"int", "float", "bool", "str"})
 def _strict_scalars(schema: Any) -> Any:
     if isinstance(schema, dict):
         strict = {"strict": True} if schema.get("type") in _SCALARS else {}
-        return {
-            key: _strict_scalars(value) if key != "default" else value for key, value in schema.items()
-        } | strict
+        return {key: _strict_scalars(value) if key != "default" else value for key, value in schema.items()} | strict
     if isinstance(schema, list):
         return [_strict_scalars(item) for item in schema]
     return schema

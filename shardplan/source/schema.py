@@ -29,9 +29,7 @@ def known_keys(model: type[BaseModel], loc: tuple[Key, ...]) -> dict[str, str | 
 
 def choices(expected: str) -> tuple[str, ...]:
     """The single choices, quoted as pydantic wrote them, of its "'a', 'b' or 'c'"."""
-    return tuple(
-        re.findall(r"'(?:[^'\\]|\\.)*'|\"[^\"]*\"|[^\s,]+", re.sub(r"\s+or\s+(?=\S+$)", ", ", expected))
-    )
+    return tuple(re.findall(r"'(?:[^'\\]|\\.)*'|\"[^\"]*\"|[^\s,]+", re.sub(r"\s+or\s+(?=\S+$)", ", ", expected)))
 
 
 def _records(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -50,9 +48,7 @@ def _inside(annotation: Any, step: Key) -> Iterator[Any]:
             if step in {name, field.alias}:
                 yield field.annotation
     elif (origin := get_origin(annotation)) in {tuple, list, set, frozenset}:
-        yield from (
-            member for member in get_args(annotation) if isinstance(step, int) and member is not Ellipsis
-        )
+        yield from (member for member in get_args(annotation) if isinstance(step, int) and member is not Ellipsis)
     elif origin is dict:
         yield get_args(annotation)[1]
     else:

@@ -45,9 +45,7 @@ class Layer(Record):
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         if self.heads[0] % self.heads[1]:
-            raise DisagreementError(
-                f"{self.heads[1]} does not divide {self.heads[0]}", at=("heads", 1), hint="take 2"
-            )
+            raise DisagreementError(f"{self.heads[1]} does not divide {self.heads[0]}", at=("heads", 1), hint="take 2")
         return self
 
 
@@ -97,9 +95,7 @@ def test_a_good_document_becomes_the_record() -> None:
 
 
 def test_a_part_of_a_document_is_built_and_blamed_in_place() -> None:
-    document = parse_yaml(
-        "first: 1\nhouse:\n  layers: [{block: {kind: dense, width: 4}}]\n  tied: 1\n", "case.yaml"
-    )
+    document = parse_yaml("first: 1\nhouse:\n  layers: [{block: {kind: dense, width: 4}}]\n  tied: 1\n", "case.yaml")
     with pytest.raises(InputError) as caught:
         build(House, document, ("house",))
     assert str(caught.value) == "case.yaml:4:9: SP012 house.tied: expected true or false, found 1"
@@ -318,11 +314,7 @@ def test_records_are_frozen_and_strict_about_scalars() -> None:
 
 
 anything = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(st.characters(codec="utf-8"), max_size=5),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec="utf-8"), max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(

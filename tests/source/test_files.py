@@ -43,9 +43,7 @@ def test_a_missing_file_suggests_its_neighbour(tmp_path: Path) -> None:
     assert "no folder" in (complaint(tmp_path / "nowhere" / "a.yaml").hint or "")
 
 
-def test_a_folder_that_cannot_be_listed_suggests_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_listed_suggests_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise PermissionError
 

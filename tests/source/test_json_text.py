@@ -15,17 +15,11 @@ from shardplan.source.document import MAX_DEPTH, MAX_NODES
 # Control characters are legal in JSON if escaped; in the raw, this reader takes them for a binary file.
 text = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=20)
 values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(min_value=-(10**40), max_value=10**40)
-    | st.floats(allow_nan=False)
-    | text,
+    st.none() | st.booleans() | st.integers(min_value=-(10**40), max_value=10**40) | st.floats(allow_nan=False) | text,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4),
 )
 jsonish = st.lists(
-    st.sampled_from(
-        ["{", "}", "[", "]", ":", ",", '"', '"a"', "\\", "1", "-", "0", ".", "e", "true", "nul", " ", "\n"]
-    )
+    st.sampled_from(["{", "}", "[", "]", ":", ",", '"', '"a"', "\\", "1", "-", "0", ".", "e", "true", "nul", " ", "\n"])
 )
 
 
@@ -52,11 +46,7 @@ def test_every_value_has_a_mark_where_its_text_begins(value: object) -> None:
         first = "{" if isinstance(inside, dict) else "[" if isinstance(inside, list) else json.dumps(inside)
         assert lines[mark.line - 1][mark.column - 1 :].startswith(first)
         for key, child in (
-            inside.items()
-            if isinstance(inside, dict)
-            else enumerate(inside)
-            if isinstance(inside, list)
-            else ()
+            inside.items() if isinstance(inside, dict) else enumerate(inside) if isinstance(inside, list) else ()
         ):
             walk(child, (*path, key))
 
@@ -99,9 +89,7 @@ def test_the_reader_accepts_what_python_accepts_and_never_stumbles(source: str) 
         pytest.param('["\\ud800"]', "SP008", "config.json:1:2", id="half a surrogate pair"),
         pytest.param("9" * 5000, "SP008", "config.json:1:1", id="5000 digits"),
         pytest.param("[" * 100_000, "SP003", f"config.json:1:{MAX_DEPTH + 2}", id="deep"),
-        pytest.param(
-            "[" + "1," * MAX_NODES + "1]", "SP003", f"config.json:1:{2 * MAX_NODES}", id="too many values"
-        ),
+        pytest.param("[" + "1," * MAX_NODES + "1]", "SP003", f"config.json:1:{2 * MAX_NODES}", id="too many values"),
         pytest.param('"\0"', "SP002", "config.json:1:2", id="nul"),
     ],
 )

@@ -13,8 +13,7 @@ from shardplan.source import dump_yaml, parse_yaml
 from shardplan.source.document import MAX_DEPTH, MAX_NODES
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n"
-    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+    f"{name}: &{name} [{','.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
 
 readable = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]) | st.sampled_from("\n\t"))
@@ -44,9 +43,7 @@ scalars = (
     )
 )
 keys = st.text(st.characters(codec="utf-8"), max_size=10) | st.integers(min_value=-9, max_value=99)
-values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4)
-)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4))
 yamlish = st.lists(
     st.sampled_from(
         [*list("abc:-[]{}&*!|>'\"%@`#?,<~. \n\t01e"), "a: ", "- ", "\n  ", "&a ", "*a", "<<: ", "--- ", "!!"]
@@ -249,11 +246,7 @@ def test_every_value_has_a_mark_where_its_text_begins(value: object) -> None:
         if isinstance(inside, int) and not isinstance(inside, bool):
             assert lines[mark.line - 1][mark.column - 1 :].startswith(str(inside))
         for key, child in (
-            inside.items()
-            if isinstance(inside, dict)
-            else enumerate(inside)
-            if isinstance(inside, list)
-            else ()
+            inside.items() if isinstance(inside, dict) else enumerate(inside) if isinstance(inside, list) else ()
         ):
             walk(child, (*path, key))
 
