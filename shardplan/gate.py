@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shardplan.engine import check_split
 from shardplan.errors import Diagnostic, ExitCode, InputError, InvalidShardingError, Mark
 from shardplan.load import load_case, load_command, load_record, split_rows
-from shardplan.plan import CheckOut, PlanOut, ProblemOut
+from shardplan.plan import CheckOut, ChoiceOut, PlanOut, ProblemOut
 from shardplan.source import build, parse_json, read_document, read_text
 from shardplan.source.files import decode
 
@@ -50,10 +50,7 @@ def check_plan(path: str, rank: int) -> Judged:
     """The verdict on one plan of what `recommend -o json` (or yaml) printed, by the flags it would be launched with."""
     document = read_document(path)
     plan = build(PlanOut, document)
-    choice = next((choice for choice in plan.plans if choice.rank == rank), None)
-    if choice is None:
-        ranks = f"its ranks are 1 to {len(plan.plans)}" if plan.plans else "nothing fits in it"
-        raise InputError([Diagnostic("SP014", f"no plan of rank {rank}; {ranks}", document.mark(("plans",)))])
+    choice = plan_of_rank(plan, rank, document.mark(("plans",)))
     shape = "x".join(str(side) for side in plan.cluster.topology)
     name = f"{plan.case}#{rank}"
     record = {
@@ -67,9 +64,7 @@ def check_plan(path: str, rank: int) -> Judged:
 
 def check_command(words: Sequence[str], accelerator: str | None, slices: int | None) -> Judged:
     """The verdict on a MaxText command line."""
-    return Judged(
-        (_verdict("command", partial(load_command, words, accelerator=accelerator, slices=slices)),)
-    )
+    return Judged((_verdict("command", partial(load_command, words, accelerator=accelerator, slices=slices)),))
 
 
 def check_lines(path: str) -> Judged:
@@ -91,6 +86,15 @@ def check_lines(path: str) -> Judged:
     if not results and not unreadable:
         raise InputError([Diagnostic("SP006", "there is no configuration in it", Mark(name))])
     return Judged(tuple(results), tuple(unreadable))
+
+
+def plan_of_rank(plan: PlanOut, rank: int, mark: Mark | None = None) -> ChoiceOut:
+    """The plan of that rank; InputError if there are not so many."""
+    for choice in plan.plans:
+        if choice.rank == rank:
+            return choice
+    ranks = f"the ranks are 1 to {len(plan.plans)}" if plan.plans else "nothing fits"
+    raise InputError([Diagnostic("SP014", f"no plan of rank {rank}; {ranks}", mark)])
 
 
 def exit_code(judged: Judged, *, at_risk_is_no: bool) -> ExitCode:

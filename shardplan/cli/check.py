@@ -37,15 +37,11 @@ def check(
     ] = None,
     slices: Annotated[
         int | None,
-        typer.Option(
-            "--slices", metavar="N", min=1, max=100_000, help="Slices of a launch command; by default 1."
-        ),
+        typer.Option("--slices", metavar="N", min=1, max=100_000, help="Slices of a launch command; by default 1."),
     ] = None,
     from_file: Annotated[
         str | None,
-        typer.Option(
-            "--from", metavar="FILE", help="JSON lines of id, topology, slices and flags; - for stdin."
-        ),
+        typer.Option("--from", metavar="FILE", help="JSON lines of id, topology, slices and flags; - for stdin."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Let at risk count as does not fit.")] = False,
     output: OutputOption = None,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from shardplan.errors import Diagnostic
+    from shardplan.plan import ProblemOut
 
 ISSUES = "the issue tracker of shardplan"
 _RED, _CYAN, _PLAIN = "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
@@ -23,6 +24,13 @@ def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
     if len(ordered) > 1:
         lines.append(f"{len(ordered)} errors")
     _say("\n".join(lines))
+
+
+def print_problems(problems: Iterable[ProblemOut]) -> None:
+    """What stands in the way of a plan, where the result itself is not printed."""
+    from shardplan.errors import Diagnostic
+
+    print_diagnostics(Diagnostic(problem.code, problem.message, None, problem.hint) for problem in problems)
 
 
 def diagnostic_lines(diagnostic: Diagnostic, *, color: bool = False) -> list[str]:
@@ -58,9 +66,7 @@ def _has_color() -> bool:
 def _say(text: str) -> None:
     try:
         sys.stderr.write(
-            text.encode(sys.stderr.encoding or "utf-8", "backslashreplace").decode(
-                sys.stderr.encoding or "utf-8"
-            )
+            text.encode(sys.stderr.encoding or "utf-8", "backslashreplace").decode(sys.stderr.encoding or "utf-8")
             + "\n"
         )
         sys.stderr.flush()

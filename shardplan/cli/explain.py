@@ -10,9 +10,7 @@ from shardplan.cli.options import OutputOption, RankOption, WidthOption
 
 
 def explain(
-    what: Annotated[
-        str, typer.Argument(metavar="CASE|CODE", help="YAML file of a case, or the code of a rule.")
-    ],
+    what: Annotated[str, typer.Argument(metavar="CASE|CODE", help="YAML file of a case, or the code of a rule.")],
     rank: RankOption = 1,
     output: OutputOption = None,
     width: WidthOption = None,

@@ -39,6 +39,22 @@ def maxtext(
       shardplan export maxtext case.yaml --rank 2 --format yml > plan.yml
       python3 -m maxtext.trainers.pre_train.train base.yml $(shardplan export maxtext case.yaml)
     """
-    from shardplan.cli.output import emit
+    from shardplan.cli.diagnostics import print_problems
+    from shardplan.cli.output import emit, finish
+    from shardplan.engine import decide
+    from shardplan.errors import ExitCode
+    from shardplan.exporters.maxtext import as_command, as_flags, as_yml
+    from shardplan.gate import plan_of_rank
+    from shardplan.load import load_case
 
-    raise NotImplementedError(case, rank, objective, format_, emit)
+    plan = decide(load_case(case), top=rank, objective=objective.value)
+    if not plan.plans:
+        print_problems(plan.problems)
+        finish(ExitCode.NO)
+    choice = plan_of_rank(plan, rank)
+    if format_ is MaxTextFormat.FLAGS:
+        emit(as_flags(choice.maxtext_flags))
+    elif format_ is MaxTextFormat.YML:
+        emit(as_yml(choice.maxtext_flags))
+    else:
+        emit(as_command(choice.maxtext_flags, run_name=plan.case, libtpu_init_args=choice.libtpu_init_args))

@@ -18,18 +18,14 @@ class Objective(StrEnum):
     MEMORY = "memory"
 
 
-CaseArgument = Annotated[
-    str, typer.Argument(metavar="CASE", help="YAML file with model, workload and cluster.")
-]
+CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="YAML file with model, workload and cluster.")]
 OutputOption = Annotated[
     Format | None,
     typer.Option("--output", "-o", help="How to print; by default table on a terminal, plain in a pipe."),
 ]
 WidthOption = Annotated[
     int | None,
-    typer.Option(
-        "--width", metavar="N", min=20, max=1000, help="Columns of a table; by default the terminal's."
-    ),
+    typer.Option("--width", metavar="N", min=20, max=1000, help="Columns of a table; by default the terminal's."),
 ]
 ObjectiveOption = Annotated[Objective, typer.Option("--objective", help="What plans are ranked by.")]
 RankOption = Annotated[

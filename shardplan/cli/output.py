@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -43,6 +43,6 @@ def emit(text: str) -> None:
         sys.stdout.flush()
 
 
-def finish(code: ExitCode) -> None:
+def finish(code: ExitCode) -> NoReturn:
     """End the command with an exit code."""
     raise typer.Exit(code)

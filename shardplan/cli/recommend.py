@@ -11,9 +11,7 @@ from shardplan.cli.options import CaseArgument, Objective, ObjectiveOption, Outp
 
 def recommend(
     case: CaseArgument,
-    top: Annotated[
-        int, typer.Option("--top", metavar="N", min=1, max=1000, help="How many plans to show.")
-    ] = 5,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, max=1000, help="How many plans to show.")] = 5,
     objective: ObjectiveOption = Objective.STEP_TIME,
     output: OutputOption = None,
     width: WidthOption = None,
