@@ -1,0 +1,105 @@
+"""Memory of one JAX device at the worst moment of a training step, as the XLA TPU compiler assigns it.
+
+    arguments = state that lives across steps (exact, see state.py)
+    temp      = the largest of a few named moments: what persists there plus what is in flight
+
+Every moment is a sum of terms, each a tensor with its sharding. All columns are `(n,)`, bytes on a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shardplan.cost.memory_moments import Moment, moments
+from shardplan.cost.state import ArgumentBytes, argument_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shardplan.candidates import Candidates
+    from shardplan.cost.term import Term
+    from shardplan.spec import Case
+    from shardplan.units import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one device for each candidate."""
+
+    state: ArgumentBytes
+    moments: tuple[Moment, ...]
+    error_band: Floats
+    """Share of the total by which the compiler may differ, from the corpus of compiled points; `(n,)`."""
+    offloaded_bytes: Floats
+    """Activations kept in host memory between forward and backward pass, `(n,)`."""
+
+    @property
+    def arguments_bytes(self) -> Floats:
+        """What lives on the device across steps: weights, moments, the batch."""
+        return self.state.device_bytes
+
+    @cached_property
+    def moment_bytes(self) -> Floats:
+        """Temporaries at each moment, `(moments, n)`."""
+        shape = self.error_band.shape
+        return np.stack([np.broadcast_to(moment.bytes, shape) for moment in self.moments])
+
+    @cached_property
+    def binding(self) -> Ints:
+        """Index into `moments` of the worst one, `(n,)`."""
+        worst: Ints = np.argmax(self.moment_bytes, axis=0)
+        return worst
+
+    @cached_property
+    def temp_bytes(self) -> Floats:
+        """Temporaries at the worst moment."""
+        worst: Floats = np.max(self.moment_bytes, axis=0)
+        return worst
+
+    @property
+    def total_bytes(self) -> Floats:
+        """What must stay under the device's usable HBM."""
+        return self.arguments_bytes + self.temp_bytes
+
+    @property
+    def host_bytes(self) -> Floats:
+        """Host memory the device needs: offloaded state and activations."""
+        return self.state.host_bytes + self.offloaded_bytes
+
+    def moment_at(self, row: int) -> Moment:
+        """The worst moment of one candidate."""
+        return self.moments[int(self.binding[row])]
+
+    def breakdown_at(self, row: int) -> dict[str, float]:
+        """Bytes by kind of one candidate at its worst moment; they add up to the total."""
+        state = self.state
+        found = {"weights_bytes": state.weights.value_at(row)}
+        if not state.moments_on_host:
+            found["optimizer_bytes"] = state.first_moment.value_at(row) + state.second_moment.value_at(row)
+        found["batch_bytes"] = float(self.arguments_bytes[row]) - sum(found.values())
+        for kind, term in self.moment_at(row).terms:
+            found[kind] = found.get(kind, 0.0) + term.value_at(row)
+        return found
+
+    def moments_at(self, row: int) -> dict[str, float]:
+        """Temporaries of one candidate at each moment, by name."""
+        return {moment.name: float(self.moment_bytes[i, row]) for i, moment in enumerate(self.moments)}
+
+    def terms_at(self, row: int) -> tuple[Term, ...]:
+        """Every line of one candidate's arithmetic: the state, then the worst moment."""
+        return (*self.state.terms, *(term for _, term in self.moment_at(row).terms))
+
+
+def memory(case: Case, candidates: Candidates) -> Memory:
+    """Memory of every candidate."""
+    found = moments(case, candidates)
+    return Memory(
+        state=argument_bytes(case, candidates),
+        moments=found.moments,
+        error_band=found.error_band,
+        offloaded_bytes=found.offloaded_bytes,
+    )
