@@ -7,7 +7,7 @@ slice), a DCN mesh (to the slices), and the batch, remat and tiling choices.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -104,9 +104,7 @@ class Candidates:
         return replace(self, **shared, **columns)
 
     @classmethod
-    def of_splits(
-        cls, splits: Sequence[Split], repeats: Sequence[int], needs_split: Sequence[bool]
-    ) -> Candidates:
+    def of_splits(cls, splits: Sequence[Split], repeats: Sequence[int], needs_split: Sequence[bool]) -> Candidates:
         """One candidate per split, with its pipeline repeats and whether its mesh needs split physical axes."""
         policies = tuple(policy_of(split) for split in splits)
         return cls(
@@ -114,9 +112,7 @@ class Candidates:
             dcn=Mesh.of([split.dcn for split in splits]),
             per_device_batch=np.array([float(split.per_device_batch) for split in splits]),
             gradient_accumulation=np.array([split.gradient_accumulation for split in splits], dtype=np.int64),
-            pipeline_microbatches=np.array(
-                [split.pipeline_microbatches or 1 for split in splits], dtype=np.int64
-            ),
+            pipeline_microbatches=np.array([split.pipeline_microbatches or 1 for split in splits], dtype=np.int64),
             pipeline_repeats=np.array(repeats, dtype=np.int64),
             num_vocab_tiling=np.array([split.num_vocab_tiling for split in splits], dtype=np.int64),
             remat=np.arange(len(splits), dtype=np.int64),
@@ -146,13 +142,12 @@ class Candidates:
 
 def concatenated(parts: Sequence[Candidates]) -> Candidates:
     """Candidates one after the other; all share the first one's remat policies."""
-    joined = {
+    joined: dict[str, Any] = {
         f.name: np.concatenate([getattr(part, f.name) for part in parts])
         for f in fields(Candidates)
         if f.name not in ("ici", "dcn", "remat_policies")
     }
-    meshes = {
-        name: Mesh(*(np.concatenate([getattr(part, name).column(axis) for part in parts]) for axis in AXES))
-        for name in ("ici", "dcn")
-    }
-    return replace(parts[0], **meshes, **joined)
+    for name in ("ici", "dcn"):
+        meshes = [getattr(part, name) for part in parts]
+        joined[name] = Mesh(*(np.concatenate([mesh.column(axis) for mesh in meshes]) for axis in AXES))
+    return replace(parts[0], **joined)

@@ -21,7 +21,7 @@ from shardplan.spec import AXES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from shardplan.spec import Architecture, Case, RematPolicy
+    from shardplan.spec import Architecture, Case, RematPolicy, Split
     from shardplan.units import Bools, Ints
 
 MAX_GRADIENT_ACCUMULATION = 16
@@ -178,18 +178,20 @@ def _legal_degrees(case: Case) -> dict[str, Callable[[int], bool]]:
     by = divisors(case)
     limits = {axis: getattr(case.constraints, f"max_{axis}_parallelism", None) or math.inf for axis in AXES}
     balanced = case.runtime.context_load_balance
-    exact = {
+    exact: dict[str, Callable[[int], bool]] = {
         "tensor": lambda d: by.tensor % d == 0,
         "expert": lambda d: by.expert % d == 0,
         "pipeline": lambda d: by.stages % d == 0,
-        "context": lambda d: (
-            by.context % d == 0 and (d == 1 or not balanced or d % 2 == 0)
-        ),
+        "context": lambda d: by.context % d == 0 and (d == 1 or not balanced or d % 2 == 0),
         "fsdp_transpose": lambda d: by.feed_forward % d == 0 and by.width % d == 0,
         "fsdp": lambda d: by.width % d == 0,
         "data": lambda _: True,
     }
-    return {axis: lambda d, axis=axis: d <= limits[axis] and exact[axis](d) for axis in AXES}  # type: ignore[misc]
+
+    def legal(axis: str) -> Callable[[int], bool]:
+        return lambda degree: degree <= limits[axis] and exact[axis](degree)
+
+    return {axis: legal(axis) for axis in AXES}
 
 
 def _factorizations(total: int, legal: dict[str, Callable[[int], bool]], tally: dict[str, int]) -> Ints:
@@ -208,7 +210,8 @@ def _factorizations(total: int, legal: dict[str, Callable[[int], bool]], tally: 
         chosen[axis], rest = degrees[pick[good]], left[good]
     keep = np.array([legal["data"](int(d)) for d in rest], dtype=bool)
     chosen["data"] = rest
-    return np.stack([chosen[axis] for axis in AXES], axis=1)[keep]
+    degrees_by_axis: Ints = np.stack([chosen[axis] for axis in AXES], axis=1)
+    return degrees_by_axis[keep]
 
 
 def _completions(totals: Ints, n_axes: int) -> int:
@@ -322,3 +325,13 @@ def pipeline_repeats(case: Case, stages: Ints) -> Ints:
     blocks = pipelined_blocks(case.architecture)
     per_visit = blocks // stages if case.architecture.is_moe else case.runtime.pipeline_layers_per_stage
     return np.where(stages > 1, np.maximum(blocks // (stages * per_visit), 1), 1).astype(np.int64)
+
+
+def split_rows(case: Case, *splits: Split) -> Candidates:
+    """Given splits as the candidates of a case."""
+    blank = Candidates.of_splits(splits, [1] * len(splits), [False] * len(splits))
+    return replace(
+        blank,
+        pipeline_repeats=pipeline_repeats(case, blank.degree("pipeline")),
+        needs_split=~torus.fits_without_split(case.cluster, blank.ici),
+    )

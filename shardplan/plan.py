@@ -166,8 +166,14 @@ class PlanOut(Output):
     objective: str
     plans: tuple[ChoiceOut, ...]
     considered: int
+    """Variants of all splits, legal or not."""
+    priced: int
+    """Estimates made."""
     rejected: dict[str, int]
     rejections: dict[str, str]
+    """What each code of `rejected` stands for."""
+    closest: ChoiceOut | None = None
+    """Where nothing fits: the plan that misses by least."""
     problems: tuple[ProblemOut, ...]
     fixes: tuple[FixOut, ...] = ()
     notes: tuple[str, ...] = ()

@@ -81,7 +81,7 @@ def search(question: Question) -> Found:
     splits = splits.take(possible)
     bound = leanest.bytes[possible] if question.objective == "memory" else _fastest(case, splits)
     order = np.argsort(bound, kind="stable")
-    standing, priced = None, len(possible) + 2 * len(splits)
+    standing, best, priced = None, order[:0], len(possible) + 2 * len(splits)
     for start in range(0, len(order), SPLITS_A_ROUND):
         fresh = expand(case, splits.take(order[start : start + SPLITS_A_ROUND]))
         priced += len(fresh)
@@ -92,9 +92,7 @@ def search(question: Question) -> Found:
         if len(best) == question.top and len(rest) and bound[rest[0]] > standing.reach(best):
             break
     assert standing is not None
-    return Found(
-        standing.candidates.take(best), None, considered, priced, {k: n for k, n in tally.items() if n}
-    )
+    return Found(standing.candidates.take(best), None, considered, priced, {k: n for k, n in tally.items() if n})
 
 
 # --- bounds --------------------------------------------------------------------------------------------------------
@@ -144,7 +142,8 @@ def _fastest(case: Case, splits: Candidates) -> Floats:
     extremes = {len(p.device) for p in policies}
     chosen = [p for p in policies if len(p.device) in (min(extremes), max(extremes))]
     times = [step_time_of(case, replace(splits, remat_policies=(policy,))) for policy in chosen]
-    return np.min(times, axis=0) / splits.global_batch * BOUND_SLACK
+    fastest: Floats = np.min(times, axis=0) / splits.global_batch * BOUND_SLACK
+    return fastest
 
 
 # --- pricing in full -----------------------------------------------------------------------------------------------

@@ -1,0 +1,234 @@
+"""Decides, checks and explains: the pipeline from a case to printed records, composed."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from shardplan import __version__
+from shardplan.chips import resolution, wraps
+from shardplan.choice import Priced
+from shardplan.cost.parameters import active_parameters, total_parameters
+from shardplan.data import rules_folder
+from shardplan.errors import Diagnostic, InputError
+from shardplan.facts import KINDS
+from shardplan.fixes import bigger_cases, fixes_for
+from shardplan.plan import (
+    CheckOut,
+    ChoiceOut,
+    ClusterOut,
+    ExplanationOut,
+    FixOut,
+    PlanOut,
+    ProblemOut,
+    ProfileOut,
+)
+from shardplan.profile import Profile, profile
+from shardplan.ranking import PRINCIPLE
+from shardplan.rules import Catalogue, load_catalogue
+from shardplan.search import Found, Question, search
+from shardplan.thresholds import threshold
+from shardplan.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shardplan.candidates import Candidates
+    from shardplan.ranking import Objective
+    from shardplan.spec import Case
+
+
+@cache
+def catalogue() -> Catalogue:
+    """The shipped rules, checked against the facts they name."""
+    return load_catalogue(rules_folder(), KINDS)
+
+
+def decide(case: Case, top: int = 5, objective: Objective = "step-time") -> PlanOut:
+    """The ranked plans of a case; none if nothing fits, with what would."""
+    seen, rules = profile(case), catalogue()
+    found = search(Question(case, seen, rules, objective, top))
+    priced = Priced.of(case, seen, rules, found.ranked) if len(found.ranked) else None
+    plans = tuple(priced.choice(row, row + 1) for row in range(len(found.ranked))) if priced else ()
+    closest = _closest(case, seen, found)
+    return PlanOut(
+        shardplan_version=__version__,
+        case=case.name,
+        model={
+            "name": case.architecture.name,
+            "total_params": total_parameters(case.architecture),
+            "active_params": active_parameters(case.architecture),
+            "layers": case.architecture.n_layers,
+        },
+        profile=profile_out(seen),
+        cluster=cluster_out(case),
+        objective=objective,
+        plans=plans,
+        considered=found.considered,
+        priced=found.priced,
+        rejected=dict(sorted(found.rejected.items())),
+        rejections={code: rules.rule(code).entry.name for code in sorted(found.rejected)},
+        closest=closest,
+        problems=() if plans else tuple(_problems(found, closest)),
+        fixes=() if plans else tuple(_ways_out(case, closest, objective)),
+        notes=tuple(_notes(seen, plans, objective)),
+    )
+
+
+def check_split(case: Case, split: Candidates, name: str) -> CheckOut:
+    """The verdict on one configuration (the only candidate), with everything that stands in its way and ways out."""
+    priced = Priced.of(case, profile(case), catalogue(), split)
+    facts = priced.facts.at(0)
+    firing = priced.verdicts.firing(0)
+    forbidding = [rule for rule in firing if rule.effect == "forbid"]
+    problems = [ProblemOut(code=rule.code, message=rule.message(facts), hint=rule.hint(facts)) for rule in forbidding]
+    verdict = priced.verdict(0)
+    if any(rule.family != "memory" for rule in forbidding):
+        verdict = "invalid"
+    choice = priced.choice(0, 1).model_copy(update={"verdict": verdict})
+    fixes = () if verdict in ("fits", "invalid") else fixes_for(case, split.split_at(0))
+    return CheckOut(id=name, verdict=verdict, problems=tuple(problems), choice=choice, fixes=fixes)
+
+
+def explain(case: Case, rank: int = 1, objective: Objective = "step-time") -> ExplanationOut:
+    """One plan with the arithmetic of every number; InputError if there are not that many plans."""
+    from shardplan.lines import communication_lines, memory_lines, time_lines
+
+    seen, rules = profile(case), catalogue()
+    found = search(Question(case, seen, rules, objective, rank + 1))
+    if len(found.ranked) < rank:
+        message = f"there is no plan of rank {rank}: {len(found.ranked)} plans fit"
+        raise InputError([Diagnostic("SP017", message, None, "shardplan recommend lists them")])
+    priced = Priced.of(case, seen, rules, found.ranked)
+    row = rank - 1
+    choice = priced.choice(row, rank)
+    following = priced.choice(rank, rank + 1) if len(found.ranked) > rank else None
+    return ExplanationOut(
+        case=case.name,
+        choice=choice,
+        profile=profile_out(seen),
+        memory=memory_lines(priced, row),
+        communication=communication_lines(priced, row),
+        time=time_lines(priced, row),
+        next_plan=_why_lower(choice, following) if following else "",
+    )
+
+
+# --- parts of the records ------------------------------------------------------------------------------------------
+
+
+def profile_out(seen: Profile) -> ProfileOut:
+    """The profile as a record."""
+    return ProfileOut(
+        family=seen.family,
+        context=seen.context,
+        very_large=seen.is_very_large,
+        table_row=seen.row,
+        table_strategy=seen.strategy,
+        why=seen.why,
+    )
+
+
+def cluster_out(case: Case) -> ClusterOut:
+    """The cluster as a record."""
+    cluster = case.cluster
+    return ClusterOut(
+        chip=cluster.chip.name,
+        topology=cluster.topology,
+        chips=cluster.chips,
+        devices=cluster.devices,
+        slices=cluster.slices,
+        hbm_limit_bytes=cluster.hbm_limit_bytes,
+        wraps=wraps(cluster),
+        resolution=resolution(cluster),
+    )
+
+
+def _notes(seen: Profile, plans: tuple[ChoiceOut, ...], objective: str) -> Iterator[str]:
+    """How the plans are ordered, and where the cost model overrules the decision table."""
+    yield "ranked by: " + PRINCIPLE.format(objective=objective, tolerance=threshold("ranking_tolerance"))
+    if not plans:
+        return
+    wanted = {word for word in seen.strategy.split() if word in ("FSDP", "EP", "CP", "PP")}
+    first = plans[0]
+    used = {word for word in first.strategy.replace(",", " ").split() if word.isalpha() and word.isupper()} - {"DCN"}
+    if wanted <= used and used - wanted <= {"DP"}:
+        yield f"the decision table ({seen.row}: {seen.strategy}) and the cost model agree"
+        return
+    table = next((p for p in plans if wanted <= set(p.strategy.replace(",", " ").split())), None)
+    reason = (
+        f"the best plan of that kind in the list is rank {table.rank}: {table.time.estimate_s:.2f} s against "
+        f"{first.time.estimate_s:.2f} s, {_difference(first, table)}"
+        if table
+        else f"no plan of that kind is among the first {len(plans)}"
+    )
+    yield f"the decision table ({seen.row}) says {seen.strategy}; the cost model says {first.strategy}: {reason}"
+
+
+def _why_lower(choice: ChoiceOut, following: ChoiceOut) -> str:
+    """Why the plan after one ranks lower, with the numbers of both."""
+    slower = following.time.estimate_s / choice.time.estimate_s - 1
+    tolerance = threshold("ranking_tolerance")
+    name = f"rank {following.rank} ({following.strategy})"
+    if following.verdict != choice.verdict:
+        return f"{name} is {following.verdict.replace('_', ' ')}, this plan {choice.verdict.replace('_', ' ')}"
+    if slower > tolerance:
+        return f"{name} takes {slower:.1%} longer: {_difference(choice, following)}"
+    return (
+        f"{name} is within {tolerance:.0%} ({slower:+.1%}); this plan is the simpler one or leaves more headroom "
+        f"({format_bytes(choice.memory.total_bytes)} against {format_bytes(following.memory.total_bytes)})"
+    )
+
+
+def _difference(first: ChoiceOut, second: ChoiceOut) -> str:
+    """The part of the time that differs most."""
+    parts = {name: second.time.breakdown[name] - value for name, value in first.time.breakdown.items()}
+    name = max(parts, key=lambda part: parts[part])
+    return f"most of it {name.removesuffix('_s').replace('_', ' ')} ({parts[name]:+.2f} s)"
+
+
+# --- when nothing fits ---------------------------------------------------------------------------------------------
+
+
+def _closest(case: Case, seen: Profile, found: Found) -> ChoiceOut | None:
+    """The plan that misses by least."""
+    if found.closest is None:
+        return None
+    return Priced.of(case, seen, catalogue(), found.closest).choice(0, 1)
+
+
+def _problems(found: Found, closest: ChoiceOut | None) -> Iterator[ProblemOut]:
+    """Why there is no plan."""
+    if closest:
+        memory = closest.memory
+        yield ProblemOut(
+            code="SP201",
+            message=(
+                f"nothing fits: the closest plan ({closest.strategy}, {closest.remat_policy}) needs "
+                f"{format_bytes(memory.total_bytes)}, a device has {format_bytes(memory.limit_bytes)}: "
+                f"{format_bytes(memory.total_bytes - memory.limit_bytes)} too much"
+            ),
+        )
+        return
+    for code, count in sorted(found.rejected.items(), key=lambda item: -item[1]):
+        rule = catalogue().rule(code).entry
+        yield ProblemOut(code=code, message=f"{count:,} splits ruled out: {rule.why}", hint=None)
+
+
+def _ways_out(case: Case, closest: ChoiceOut | None, objective: Objective) -> Iterator[FixOut]:
+    """Changes of the case after which something fits, each with its best plan's gain and cost."""
+    if closest is None:
+        return
+    for name, changed in bigger_cases(case):
+        found = search(Question(changed, profile(changed), catalogue(), objective, 1))
+        if not len(found.ranked):
+            continue
+        best = Priced.of(changed, profile(changed), catalogue(), found.ranked).choice(0, 1)
+        per_sequence = closest.time.estimate_s / closest.global_batch
+        yield FixOut(
+            change=f"{name}: {best.strategy}, {best.remat_policy}",
+            flags=best.maxtext_flags,
+            saves_bytes=closest.memory.total_bytes - best.memory.total_bytes,
+            costs_s=(best.time.estimate_s / best.global_batch - per_sequence) * closest.global_batch,
+            fits=best.verdict == "fits",
+        )
