@@ -80,11 +80,7 @@ def parameter_tensors(architecture: Architecture) -> tuple[ParameterTensor, ...]
     tensors += _norms("final", 1, architecture)
     for g, group in enumerate(architecture.layer_groups):
         for i, layer in enumerate(group.layers):
-            place = {"copies": group.count * layer.count, "stack": group.count, "group": g, "layer": i}
-            tensors += [
-                replace(t, name=f"group{g}.layer{i}.{t.name}", is_pipelined=g in pipelined_groups(architecture), **place)
-                for t in layer_tensors(layer, architecture)
-            ]
+            tensors += [_placed(t, architecture, g, i) for t in layer_tensors(layer, architecture)]
     tensors += [replace(t, name=f"mtp.{t.name}", copies=architecture.n_mtp_layers) for t in _mtp(architecture)]
     return tuple(tensors)
 
@@ -106,16 +102,13 @@ def variable_tensors(architecture: Architecture) -> tuple[ParameterTensor, ...]:
     """State that is stored with the weights but not trained: the routers' score biases. Not parameters."""
     last = architecture.layer_groups[-1].layers[-1].feed_forward
     biases = [
-        ParameterTensor(
-            f"group{g}.layer{i}.score_bias", ((layer.feed_forward.n_experts, "none"),), "bias", group.count * layer.count
-        )
+        _placed(_score_bias(layer.feed_forward), architecture, g, i)
         for g, group in enumerate(architecture.layer_groups)
         for i, layer in enumerate(group.layers)
         if layer.feed_forward.score_bias
     ]
     if architecture.n_mtp_layers and last.score_bias:
-        mtp = ParameterTensor("mtp.score_bias", ((last.n_experts, "none"),), "bias", architecture.n_mtp_layers)
-        biases.append(mtp)
+        biases.append(replace(_score_bias(last), name="mtp.score_bias", copies=architecture.n_mtp_layers))
     return tuple(biases)
 
 
@@ -146,6 +139,7 @@ def active_parameters(architecture: Architecture, *, with_input_embedding: bool 
     return total_parameters(architecture) - idle - embedding
 
 
+@cache
 def pipelined_groups(architecture: Architecture) -> frozenset[int]:
     """Layer groups the pipeline stages share: the one with the most layers, and others made of the same layers.
 
@@ -157,16 +151,35 @@ def pipelined_groups(architecture: Architecture) -> frozenset[int]:
     return frozenset(g for g, group in enumerate(groups) if _shapes(group) <= shapes)
 
 
-def n_scanned_stacks(architecture: Architecture) -> int:
-    """Scanned loops of the decoder; the remainder of a block pattern is unrolled."""
+def scanned_groups(architecture: Architecture) -> tuple[int, ...]:
+    """Layer groups that are scanned loops; the remainder of a block pattern is unrolled."""
     groups = architecture.layer_groups
-    return sum(not any(_shapes(groups[g]) <= _shapes(earlier) for earlier in groups[:g]) for g in range(len(groups)))
+    shapes = [_shapes(group) for group in groups]
+    return tuple(g for g in range(len(groups)) if not any(shapes[g] <= earlier for earlier in shapes[:g]))
 
 
 def _shapes(group: LayerGroup) -> frozenset[tuple[Attention, FeedForward]]:
     """Kinds of layers of a group apart from what does not change a tensor: the attention window."""
     unwindowed = {"window": None, "window_kind": "sliding"}
     return frozenset((x.attention.model_copy(update=unwindowed), x.feed_forward) for x in group.layers)
+
+
+def _placed(tensor: ParameterTensor, architecture: Architecture, g: int, i: int) -> ParameterTensor:
+    """All copies of a tensor of one layer kind, at its place in the model."""
+    group = architecture.layer_groups[g]
+    return replace(
+        tensor,
+        name=f"group{g}.layer{i}.{tensor.name}",
+        copies=group.count * group.layers[i].count,
+        stack=group.count,
+        group=g,
+        layer=i,
+        is_pipelined=g in pipelined_groups(architecture),
+    )
+
+
+def _score_bias(ff: FeedForward) -> ParameterTensor:
+    return ParameterTensor("score_bias", ((ff.n_experts, "none"),), "bias")
 
 
 def _idle(tensor: ParameterTensor, architecture: Architecture) -> int:
@@ -234,7 +247,9 @@ def _moe(ff: FeedForward, D: int) -> Iterator[ParameterTensor]:
         yield ParameterTensor("shared_gate", ((D, "embed"), (1, "none")), "bias")
 
 
-def _block(ff: FeedForward, F: int, role: Literal["feed_forward", "shared_expert"], D: int) -> Iterator[ParameterTensor]:
+def _block(
+    ff: FeedForward, F: int, role: Literal["feed_forward", "shared_expert"], D: int
+) -> Iterator[ParameterTensor]:
     prefix = "shared_" if role == "shared_expert" else ""
     for i in range(ff.n_matrices - 1):
         yield ParameterTensor(f"{prefix}up_{i}", ((D, "embed"), (F, "mlp")), role)

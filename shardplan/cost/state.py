@@ -1,67 +1,68 @@
-"""State memory of one JAX device: what lives across steps. Exact, as the compiler's argument_size_in_bytes.
+"""State memory of one JAX device: what lives across steps. Equals the compiler's argument_size_in_bytes.
 
-Letters: P weight elements a device, M and U elements with a first and a second moment, R rows of the loaded batch and
-S tokens of each a device, s scalars; w, m, u bytes an element. Source: maxtext reference 4.2.
+Letters: P, M, U elements of weights, first and second moments on a device, w, m, u their bytes each; n tokens of the
+loaded batch on a device; s blocks of scalars. All with the padding of `layout`. Source: maxtext reference 4.2.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardplan.cost.parameters import n_scanned_stacks, parameter_tensors, variable_tensors
-from shardplan.cost.sharding import ACTIVATION_RULES, local_sizes, mesh_axes, sharded_elements
+from shardplan.cost.distinct import distinct
+from shardplan.cost.layout import GRAIN_BYTES, padded_bytes
+from shardplan.cost.parameters import parameter_tensors, pipelined_groups, scanned_groups, variable_tensors
+from shardplan.cost.sharding import ACTIVATION_RULES, local_sizes, mesh_axes
 from shardplan.cost.term import Term
-from shardplan.spec import DTYPE_BYTES
+from shardplan.spec import AXES, DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from shardplan.candidates import Candidates
     from shardplan.cost.parameters import ParameterTensor
-    from shardplan.spec import Architecture, Case, Optimizer
-    from shardplan.units import Bools, Floats, Ints
+    from shardplan.spec import Architecture, Case
+    from shardplan.units import Floats, Ints
 
 OPTIMIZER_SCALARS = {"adamw": 3, "adam_pax": 2, "sgd": 2, "muon": 6}
 """Step counters and the like in the state of each optimizer."""
 
-MODEL_SCALARS = 6
-"""Random-number variables of the model, and of each multi-token-prediction module."""
-
-STACK_SCALARS = 15
-"""Blocks of random-number variables of one scanned stack: 3 stacked counters, and 3 stacked keys of 4 blocks each."""
+RNG_STREAMS = 3
+"""Random-number streams of a module, each a counter and a key of four words."""
 
 
-def weights_bytes(P: Ints, w: int) -> Ints:
+def weights_bytes(P: Floats, w: int) -> Floats:
     """Stored weights on a device. Source: maxtext reference 4.2."""
     return P * w
 
 
-def first_moment_bytes(M: Ints, m: int) -> Ints:
+def first_moment_bytes(M: Floats, m: int) -> Floats:
     """First moment of the optimizer on a device. Source: maxtext reference 4.2."""
     return M * m
 
 
-def second_moment_bytes(U: Ints, u: int) -> Ints:
+def second_moment_bytes(U: Floats, u: int) -> Floats:
     """Second moment of the optimizer on a device. Source: maxtext reference 4.2."""
     return U * u
 
 
-def batch_bytes(R: Ints, S: Ints) -> Ints:
-    """Five int32 arrays of rows x tokens: inputs, targets, positions and segments. Source: maxtext reference 4.2."""
-    return 5 * 4 * R * S
+def batch_bytes(n: Floats) -> Floats:
+    """Five int32 arrays: inputs, targets, their positions, segments. Source: maxtext reference 4.2."""
+    return 5 * 4 * n
 
 
-def scalars_bytes(s: int) -> int:
-    """Scalars, each padded to 512 bytes. Source: maxtext reference 4.2."""
+def scalars_bytes(s: Floats) -> Floats:
+    """Counters and random-number variables, in blocks of 512 bytes. Source: maxtext reference 4.2."""
     return 512 * s
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentBytes:
-    """State of one device by kind, as terms whose values are columns `(n,)` or scalars."""
+    """State of one device by kind, as terms whose values are columns `(n,)`."""
 
     weights: Term
     first_moment: Term
@@ -80,56 +81,53 @@ class ArgumentBytes:
     @property
     def device_bytes(self) -> Floats:
         """Bytes on the device between steps, `(n,)`."""
-        on_device = (self.weights, self.batch, self.scalars)
-        terms = on_device if self.moments_on_host else self.terms
-        total: Floats = np.asarray(sum(term.value for term in terms), dtype=np.float64)
+        terms = (self.weights, self.batch, self.scalars) if self.moments_on_host else self.terms
+        total: Floats = np.sum([term.value for term in terms], axis=0)
         return total
 
     @property
     def host_bytes(self) -> Floats:
         """Bytes in host memory a device, `(n,)`; 0 without offload."""
-        moments = self.first_moment.value + self.second_moment.value
-        return np.asarray((moments + self.host_scalars_bytes) * float(self.moments_on_host))
+        moments: Floats = self.first_moment.value + self.second_moment.value + self.host_scalars_bytes
+        return moments * float(self.moments_on_host)
 
 
 def argument_bytes(case: Case, candidates: Candidates) -> ArgumentBytes:
     """State of one device for each candidate. Exact where every split is; rounded up where MaxText would refuse."""
     architecture, optimizer = case.architecture, case.workload.optimizer
-    tensors = parameter_tensors(architecture)
-    matrices = [t for t in tensors if t.is_matrix]
-    others = [t for t in tensors if not t.is_matrix]
-    none: list[ParameterTensor] = []
-    first, second = {
-        "sgd": (none, none),
-        "muon": ([*matrices, *others], others),
-    }.get(optimizer.name, ([*matrices, *others], [*matrices, *others]))
+    every = parameter_tensors(architecture)
+    first = () if optimizer.name == "sgd" else every
+    second = tuple(t for t in first if optimizer.name != "muon" or not t.is_matrix)
+    w, m = DTYPE_BYTES[optimizer.weight_dtype], DTYPE_BYTES[optimizer.mu_dtype]
     n_optimizer = OPTIMIZER_SCALARS[optimizer.name]
-    n_scalars = scalar_blocks(architecture) + (0 if optimizer.host_offload else n_optimizer)
-    weight, moment = DTYPE_BYTES[optimizer.weight_dtype], DTYPE_BYTES[optimizer.mu_dtype]
-    stored = _total((*tensors, *variable_tensors(architecture)), candidates)
-    rows, tokens = loaded_rows(candidates), loaded_tokens(case.workload.sequence_length, candidates)
+    on_device = 0 if optimizer.host_offload else n_optimizer
+    rows = distinct([candidates.degree(axis) for axis in AXES])
+    meshes = candidates.take(rows.first)
+    zero = optimizer.shard_over_data
+    stored = _elements((*every, *variable_tensors(architecture)), meshes, w)
+    P, M, U, s = (
+        rows.spread(column)
+        for column in (
+            stored,
+            _elements(first, meshes, m, over_data=zero),
+            _elements(second, meshes, w, over_data=zero),
+            on_device + rng_blocks(architecture, meshes),
+        )
+    )
+    n = loaded_tokens(case.workload.sequence_length, candidates)
     return ArgumentBytes(
-        weights=Term("weights_bytes", weights_bytes, {"P": stored, "w": weight}),
-        first_moment=Term(
-            "first_moment_bytes", first_moment_bytes, {"M": _moments(first, optimizer, candidates), "m": moment}
-        ),
-        second_moment=Term(
-            "second_moment_bytes", second_moment_bytes, {"U": _moments(second, optimizer, candidates), "u": weight}
-        ),
-        batch=Term("batch_bytes", batch_bytes, {"R": rows, "S": tokens}),
-        scalars=Term("scalars_bytes", scalars_bytes, {"s": n_scalars}),
+        weights=Term("weights_bytes", weights_bytes, {"P": P, "w": w}),
+        first_moment=Term("first_moment_bytes", first_moment_bytes, {"M": M, "m": m}),
+        second_moment=Term("second_moment_bytes", second_moment_bytes, {"U": U, "u": w}),
+        batch=Term("batch_bytes", batch_bytes, {"n": n}),
+        scalars=Term("scalars_bytes", scalars_bytes, {"s": s}),
         moments_on_host=optimizer.host_offload,
-        host_scalars_bytes=scalars_bytes(n_optimizer) if optimizer.host_offload else 0,
+        host_scalars_bytes=GRAIN_BYTES * n_optimizer if optimizer.host_offload else 0,
     )
 
 
-def scalar_blocks(architecture: Architecture) -> int:
-    """Blocks of 512 bytes that the model's random-number variables take."""
-    return MODEL_SCALARS * (1 + architecture.n_mtp_layers) + STACK_SCALARS * n_scanned_stacks(architecture)
-
-
 def loaded_rows(candidates: Candidates) -> Ints:
-    """Sequences of the loaded batch on a device, `(n,)`: all micro-steps; at least one row a device of the mesh.
+    """Sequences of the loaded batch on a device, `(n,)`: all micro-steps, and at least one row a device of the mesh.
 
     Source: MaxText get_batch_sizes; maxtext reference 1.5.
     """
@@ -139,37 +137,93 @@ def loaded_rows(candidates: Candidates) -> Ints:
     return -(-rows // candidates.degree(*ACTIVATION_RULES["loaded_batch"]))
 
 
-def loaded_tokens(sequence_length: int, candidates: Candidates) -> Ints:
-    """Tokens of each loaded sequence on a device, `(n,)`."""
-    return -(-sequence_length // candidates.degree(*ACTIVATION_RULES["length"]))
+def loaded_tokens(sequence_length: int, candidates: Candidates) -> Floats:
+    """Tokens of the loaded batch on a device, `(n,)`, with the padding of its arrays."""
+    tokens = -(-sequence_length // candidates.degree(*ACTIVATION_RULES["length"]))
+    padded: Floats = padded_bytes([loaded_rows(candidates), tokens], 4) / 4
+    return padded
 
 
-def _total(tensors: Iterable[ParameterTensor], candidates: Candidates) -> Ints:
-    total = np.zeros(len(candidates), dtype=np.int64)
+def rng_blocks(architecture: Architecture, candidates: Candidates) -> Floats:
+    """Blocks of 512 bytes that random-number variables take, `(n,)`: of the model, of each MTP module and of each stack."""
+    blocks = np.full(len(candidates), 2.0 * RNG_STREAMS * (1 + architecture.n_mtp_layers))
+    stages = candidates.degree("pipeline")
+    piped = pipelined_groups(architecture)
+    for g in scanned_groups(architecture):
+        count = np.full(len(candidates), architecture.layer_groups[g].count)
+        sizes = [-(-count // stages), stages] if g in piped else [count]
+        key_words = np.full(len(candidates), 4)
+        both = padded_bytes(sizes, 4) + padded_bytes([*sizes, key_words], 4)
+        blocks += RNG_STREAMS * both / GRAIN_BYTES
+    return blocks
+
+
+def _elements(
+    tensors: Iterable[ParameterTensor], candidates: Candidates, element_bytes: int, *, over_data: bool = False
+) -> Floats:
+    """Elements of one copy of the state of the tensors on a device, `(n,)`, padding included."""
+    tensors = tuple(tensors)
+    total = np.zeros(len(candidates))
+    stacks, is_staged = _pipelined_copies(tensors), candidates.degree("pipeline") > 1
     for tensor in tensors:
-        total += sharded_elements(tensor, candidates)
-    return total
+        sizes, n_arrays = _array_sizes(tensor, candidates, stacks)
+        if over_data:
+            sizes = _split_over_data(tensor, sizes, candidates)
+        padded = padded_bytes(sizes, element_bytes)
+        if tensor.is_pipelined and is_staged.any():
+            # Guard: the stages' dimension is 1 long on a device and so a second minor one that needs no padding.
+            staged = padded_bytes([*sizes, np.ones(len(candidates), dtype=np.int64)], element_bytes)
+            padded = np.where(is_staged, staged, padded)
+        total += n_arrays * padded / element_bytes
+    return np.rint(total)
 
 
-def _moments(tensors: list[ParameterTensor], optimizer: Optimizer, candidates: Candidates) -> Ints:
-    """Elements of one moment of the tensors on a device, `(n,)`."""
-    if not optimizer.shard_over_data:
-        return _total(tensors, candidates)
-    total = np.zeros(len(candidates), dtype=np.int64)
+@cache
+def _pipelined_copies(tensors: tuple[ParameterTensor, ...]) -> Counter[tuple[str, object]]:
+    """Layers that the pipeline stages share, by tensor name inside the layer and shape."""
+    counts: Counter[tuple[str, object]] = Counter()
     for tensor in tensors:
-        parts = np.where(_splits_over_data(tensor, candidates), candidates.degree("data"), 1)
-        total += -(-sharded_elements(tensor, candidates) // parts)
-    return total
+        if tensor.is_pipelined:
+            counts[_kind(tensor)] += tensor.copies
+    return counts
 
 
-def _splits_over_data(tensor: ParameterTensor, candidates: Candidates) -> Bools:
-    """Where ZeRO-1 finds a dimension to split over `data`: one it divides and that `tensor` does not split.
+def _kind(tensor: ParameterTensor) -> tuple[str, object]:
+    return tensor.name.rpartition(".")[2], tensor.dims
+
+
+def _array_sizes(
+    tensor: ParameterTensor, candidates: Candidates, stacks: Counter[tuple[str, object]]
+) -> tuple[list[Ints], Floats]:
+    """Dimensions of the arrays a tensor's copies lie in on a device, and how many such arrays there are.
+
+    The stacked dimension comes second (`param_scan_axis` 1). With pipeline stages all layers of a kind share one stack.
+    """
+    sizes = local_sizes(tensor, candidates)
+    if tensor.group is None:
+        return sizes, np.full(len(candidates), float(tensor.copies))
+    n_arrays = np.full(len(candidates), tensor.copies / tensor.stack)
+    stack = np.full(len(candidates), tensor.stack)
+    if tensor.is_pipelined:
+        stages, layers = candidates.degree("pipeline"), stacks[_kind(tensor)]
+        stack = np.where(stages > 1, -(-layers // stages), stack)
+        n_arrays = np.where(stages > 1, tensor.copies / layers, n_arrays)
+    return [sizes[0], stack, *sizes[1:]], n_arrays
+
+
+def _split_over_data(tensor: ParameterTensor, sizes: list[Ints], candidates: Candidates) -> list[Ints]:
+    """ZeRO-1: the first dimension that `data` divides and `tensor` does not split is split over `data`.
 
     Source: MaxText utils/sharding.py add_data_to_sharding.
     """
     data, tensor_degree = candidates.degree("data"), candidates.degree("tensor")
-    found: Bools = (tensor.stack > 1) & (tensor.stack % data == 0)
-    for local, axes in zip(local_sizes(tensor, candidates), mesh_axes(tensor.dims), strict=True):
-        free = tensor_degree == 1 if "tensor" in axes else np.ones(len(candidates), dtype=np.bool_)
-        found = found | (free & (local % data == 0))
-    return found
+    axes_of_dims = mesh_axes(tensor.dims)
+    if len(sizes) > len(axes_of_dims):
+        axes_of_dims = (axes_of_dims[0], (), *axes_of_dims[1:])
+    is_done = np.zeros(len(candidates), dtype=np.bool_)
+    split: list[Ints] = []
+    for size, axes in zip(sizes, axes_of_dims, strict=True):
+        here = ~is_done & (size % data == 0) & (("tensor" not in axes) | (tensor_degree == 1))
+        split.append(np.where(here, size // data, size))
+        is_done |= here
+    return split
