@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from shardplan import __version__
-from shardplan.cli import check, chips, explain, export, init, models, recommend, rules, schema
-from shardplan.cli.help import exit_codes, help_text
+from shardplan.cli import check, chips, explain, export, init, models, recommend, rules, schema, verify
+from shardplan.cli.help import MEANINGS, OWN_WORDS, exit_codes, help_text
 
 app = typer.Typer(
     name="shardplan",
@@ -39,7 +39,7 @@ def shardplan(
     """
 
 
-app.callback(help=help_text(shardplan), epilog=exit_codes())(shardplan)
+app.callback(help=help_text(shardplan), epilog=exit_codes(*(MEANINGS[code] for code in OWN_WORDS)))(shardplan)
 
 _NOTHING = "nothing fits, so there is no plan"
 for command, summary, codes in (
@@ -52,7 +52,12 @@ for command, summary, codes in (
     (
         explain.explain,
         "Show the arithmetic behind a plan, or what a rule means.",
-        exit_codes("explained", _NOTHING),
+        exit_codes("explained"),
+    ),
+    (
+        verify.verify,
+        "Compile plans with the real MaxText and compare.",
+        exit_codes("the compiler accepts every plan", "the compiler refuses one, or nothing fits"),
     ),
     (init.init, "Print a commented starter case.", exit_codes()),
     (models.models, "List the model presets, or describe one model.", exit_codes()),

@@ -57,11 +57,6 @@ def check(
         python3 -m maxtext.trainers.pre_train.train base.yml model_name=llama3.1-8b ici_fsdp_parallelism=-1
       shardplan check --from configurations.jsonl -o json
     """
-    from shardplan import gate
-    from shardplan.cli.diagnostics import print_diagnostics
-    from shardplan.cli.output import finish, show
-    from shardplan.render.check import check_page
-
     command = (context.obj or {}).get("command_line")
     given = {"CASE": case, "--plan": plan, "--from": from_file, "-- COMMAND": command}
     named = [name for name, value in given.items() if value is not None]
@@ -70,6 +65,11 @@ def check(
         raise typer.BadParameter(f"give exactly one of {', '.join(given)}; found {found}.", context)
     if command is None and (accelerator is not None or slices is not None):
         raise typer.BadParameter("--accelerator and --slices belong to a launch command after --.", context)
+    from shardplan import gate
+    from shardplan.cli.diagnostics import print_diagnostics
+    from shardplan.cli.output import finish, show
+    from shardplan.render.check import check_page
+
     if case is not None:
         judged = gate.check_case(case)
     elif plan is not None:

@@ -18,6 +18,9 @@ MEANINGS = {
     ExitCode.BUG: "a fault of shardplan; please report it",
     ExitCode.INTERRUPTED: "interrupted",
 }
+OWN_WORDS = (ExitCode.YES, ExitCode.NO, ExitCode.INVALID)
+"""Codes whose meaning a command can put in its own words."""
+NEVER = "not used by this command"
 
 
 def help_text(command: Callable[..., Any]) -> str:
@@ -27,6 +30,6 @@ def help_text(command: Callable[..., Any]) -> str:
 
 def exit_codes(yes: str | None = None, no: str | None = None, invalid: str | None = None) -> str:
     """The list of exit codes for the end of a help text, with a command's own words where it has them."""
-    own = {ExitCode.YES: yes, ExitCode.NO: no, ExitCode.INVALID: invalid}
-    lines = [f"  {code:<5}{own.get(code) or meaning}" for code, meaning in MEANINGS.items()]
+    own = {ExitCode.YES: yes or "done", ExitCode.NO: no or NEVER, ExitCode.INVALID: invalid or NEVER}
+    lines = [f"  {code:<5}{own.get(code, meaning)}" for code, meaning in MEANINGS.items()]
     return "\n".join(("\b", "Exit codes:", *lines))

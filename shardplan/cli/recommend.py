@@ -30,6 +30,7 @@ def recommend(
     from shardplan.load import load_case
     from shardplan.render.recommend import recommend_page
 
-    plan = decide(load_case(case), top=top, objective=objective.value)
-    show(plan, lambda: recommend_page(plan, case), output, width)
+    asked = load_case(case)
+    plan = decide(asked, top=top, objective=objective.value)
+    show(plan, lambda: recommend_page(plan, asked.workload, case), output, width)
     finish(ExitCode.YES if plan.plans else ExitCode.NO)

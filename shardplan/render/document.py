@@ -41,9 +41,7 @@ class Grid:
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
         assert all(len(row) == len(names) for row in self.rows), f"ragged grid {self.title!r}"
-        assert all(column.under in (None, *names) for column in self.columns), (
-            f"no such column in {self.title!r}"
-        )
+        assert all(column.under in (None, *names) for column in self.columns), f"no such column in {self.title!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +74,7 @@ class Document:
     @property
     def filled(self) -> tuple[Block, ...]:
         """The blocks that have something to say."""
-        return tuple(
-            block for block in self.blocks if (block.rows if isinstance(block, Grid) else block.items)
-        )
+        return tuple(block for block in self.blocks if (block.rows if isinstance(block, Grid) else block.items))
 
 
 def texts(*parts: str | Text) -> tuple[Text, ...]:

@@ -65,9 +65,7 @@ def chips_page(chips: Sequence[ChipOut]) -> Document:
         Column("torus"),
         Column("largest slice", right=True),
     )
-    return Document(
-        f"{len(chips)} chips; figures are per chip", (Grid("", columns, tuple(_row(c) for c in chips)),)
-    )
+    return Document(f"{len(chips)} chips; figures are per chip", (Grid("", columns, tuple(_row(c) for c in chips)),))
 
 
 def _row(chip: ChipOut) -> tuple[Text, ...]:
@@ -101,9 +99,7 @@ def chip_page(chip: ChipOut) -> Document:
             ),
             (
                 "slice",
-                texts(
-                    f"{chip.torus_dims}D torus, at most {chip.max_chips:,} chips, {chip.chips_per_host} a host"
-                ),
+                texts(f"{chip.torus_dims}D torus, at most {chip.max_chips:,} chips, {chip.chips_per_host} a host"),
             ),
             ("names", texts(names)),
         ),
@@ -153,8 +149,7 @@ def rules_page(rules: Sequence[RulePageOut]) -> Document:
         Column("when", under="name"),
     )
     rows = tuple(
-        texts(Text(r.code, "strong"), Text(r.severity, SEVERITIES[r.severity]), r.effect, r.name, r.when)
-        for r in rules
+        texts(Text(r.code, "strong"), Text(r.severity, SEVERITIES[r.severity]), r.effect, r.name, r.when) for r in rules
     )
     hint = Lines("next", texts("shardplan rules SP201"), verbatim=True)
     return Document(f"{len(rules)} rules", (Grid("", columns, rows), hint))
@@ -177,9 +172,7 @@ def rule_page(rule: RulePageOut) -> Document:
             ("sources", texts(*rule.sources)),
         ),
     )
-    return Document(
-        f"{rule.code} {rule.name}", (fields, Lines("examples", tuple(_example(e) for e in rule.examples)))
-    )
+    return Document(f"{rule.code} {rule.name}", (fields, Lines("examples", tuple(_example(e) for e in rule.examples))))
 
 
 def _example(example: dict[str, bool | int | float | str]) -> Text:

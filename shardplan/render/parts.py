@@ -37,9 +37,7 @@ def memory_and_time(choice: ChoiceOut) -> Fields:
             texts(
                 f"{format_seconds(time.estimate_s)} ±{time.error_band:.0%}, "
                 f"bounds {format_seconds(time.lower_s)} to {format_seconds(time.upper_s)}",
-                Text(
-                    ", ".join(f"{name} {format_seconds(value)}" for name, value, _ in seconds_by_kind), "dim"
-                ),
+                Text(", ".join(f"{name} {format_seconds(value)}" for name, value, _ in seconds_by_kind), "dim"),
                 *money,
             ),
         ),
@@ -99,8 +97,7 @@ def rules_fired(choice: ChoiceOut) -> Grid:
     """The rules that fired, with their numbers."""
     columns = (Column("code"), Column("severity"), Column("why"))
     rows = tuple(
-        texts(Text(r.code, "strong"), Text(r.severity, SEVERITIES[r.severity]), r.explanation)
-        for r in choice.rules
+        texts(Text(r.code, "strong"), Text(r.severity, SEVERITIES[r.severity]), r.explanation) for r in choice.rules
     )
     return Grid("rules that fired", columns, rows)
 
@@ -108,9 +105,7 @@ def rules_fired(choice: ChoiceOut) -> Grid:
 def problems(found: tuple[ProblemOut, ...]) -> Grid:
     """What stands in the way, with the ways out."""
     columns = (Column("code"), Column("problem"), Column("hint", under="problem"))
-    return Grid(
-        "problems", columns, tuple(texts(Text(p.code, "bad"), p.message, p.hint or "") for p in found)
-    )
+    return Grid("problems", columns, tuple(texts(Text(p.code, "bad"), p.message, p.hint or "") for p in found))
 
 
 def fixes(found: tuple[FixOut, ...]) -> Grid:
@@ -137,6 +132,4 @@ def fixes(found: tuple[FixOut, ...]) -> Grid:
 
 def flags_text(flags: dict[str, int | float | str | bool]) -> str:
     """Flags as MaxText's command line takes them."""
-    return " ".join(
-        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in flags.items()
-    )
+    return " ".join(f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in flags.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
@@ -16,11 +17,13 @@ from shardplan.render.words import (
     time_text,
     torus_text,
     verdict_text,
+    workload_text,
 )
 from shardplan.units import format_bytes, format_count, format_fraction
 
 if TYPE_CHECKING:
     from shardplan.plan import ChoiceOut, PlanOut
+    from shardplan.spec import Workload
 
 COLUMNS = (
     Column("#", right=True),
@@ -37,19 +40,19 @@ COLUMNS = (
 )
 
 
-def recommend_page(plan: PlanOut, case: str) -> Document:
-    """The plan as a document; `case` is what the user would type again."""
+def recommend_page(plan: PlanOut, workload: Workload, case: str) -> Document:
+    """The plan as a document; `workload` is what was asked for, `case` what the user would type again."""
     first = plan.plans[0] if plan.plans else None
     return Document(
         title=_headline(plan),
         blocks=(
-            _asked(plan),
+            _asked(plan, workload),
             _ranked(plan),
             *(() if first is None else _first(first)),
             problems(plan.problems),
+            *(() if plan.closest is None else _closest(plan.closest)),
             fixes(plan.fixes),
             _rejected(plan),
-            Lines("notes", texts(*plan.notes)),
             _next(plan, case),
         ),
     )
@@ -62,7 +65,7 @@ def _headline(plan: PlanOut) -> str:
     return f"{plan.case}: {mesh_text(best.mesh)}, {remat_text(best)}, {time_text(best.time)} a step"
 
 
-def _asked(plan: PlanOut) -> Fields:
+def _asked(plan: PlanOut, workload: Workload) -> Fields:
     profile, cluster = plan.profile, plan.cluster
     machine = (
         f"{cluster.chip}: {count_text(cluster.chips, 'chip')}, {count_text(cluster.devices, 'JAX device')}, "
@@ -74,9 +77,11 @@ def _asked(plan: PlanOut) -> Fields:
         "",
         (
             ("model", texts(_model(plan))),
+            ("workload", texts(workload_text(workload))),
             ("cluster", texts(machine, *([Text(cluster.resolution, "dim")] if cluster.resolution else []))),
             ("profile", texts(kind, *(Text(why, "dim") for why in profile.why))),
-            ("guide", texts(f"row {profile.table_row!r}: {profile.table_strategy}", *_agreement(plan))),
+            ("guide", texts(f"row {profile.table_row!r} of the decision table: {profile.table_strategy}")),
+            *((("notes", texts(*plan.notes)),) if plan.notes else ()),
         ),
     )
 
@@ -94,17 +99,6 @@ def _model(plan: PlanOut) -> str:
         for key, value in facts.items()
     ]
     return ", ".join(word for word in words if word)
-
-
-def _agreement(plan: PlanOut) -> list[Text]:
-    if not plan.plans:
-        return []
-    table, ours = plan.profile.table_strategy, plan.plans[0].strategy
-    if table == ours:
-        return [Text(f"the cost model agrees: {ours} ranks first", "good")]
-    where = [choice.rank for choice in plan.plans if choice.strategy == table]
-    place = f"{table} ranks {where[0]}" if where else f"{table} is not among the plans shown"
-    return [Text(f"the cost model differs: {ours} ranks first, {place}", "warn")]
 
 
 def _ranked(plan: PlanOut) -> Grid:
@@ -133,11 +127,18 @@ def _first(choice: ChoiceOut) -> tuple[Fields | Grid | Lines, ...]:
     return (memory_and_time(choice), traffic(choice), verdict_per_axis(choice), rules_fired(choice))
 
 
+def _closest(choice: ChoiceOut) -> tuple[Fields, ...]:
+    """Of the plan that misses by least, what takes the memory."""
+    details = memory_and_time(choice)
+    mesh = ("mesh", texts(Text(mesh_text(choice.mesh), "strong"), remat_text(choice)))
+    return (replace(details, title="the closest plan", items=(mesh, *details.items)),)
+
+
 def _rejected(plan: PlanOut) -> Grid:
     ordered = sorted(plan.rejected.items(), key=lambda item: -item[1])
     title = f"rejected {sum(plan.rejected.values()):,} of {plan.considered:,} candidates"
     columns = (Column("candidates", right=True), Column("code"), Column("reason"))
-    rows = tuple(texts(f"{count:,}", code, plan.rejections.get(code, "")) for code, count in ordered)
+    rows = tuple(texts(f"{count:,}", code, plan.rejections.get(code, "").replace("-", " ")) for code, count in ordered)
     return Grid(title, columns, rows)
 
 

@@ -17,7 +17,4 @@ def schema_text(name: str) -> str:
     """The schema of a command's output, indented."""
     schema = TypeAdapter(SCHEMAS[name]).json_schema(mode="serialization")
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"shardplan {name}"}
-    return (
-        json.dumps({**schema, **head, **{k: v for k, v in schema.items() if k == "description"}}, indent=2)
-        + "\n"
-    )
+    return json.dumps({**schema, **head, **{k: v for k, v in schema.items() if k == "description"}}, indent=2) + "\n"

@@ -77,14 +77,10 @@ def _fields(block: Fields) -> Table:
 def _grid(grid: Grid, width: int) -> Table:
     shown = [i for i, column in enumerate(grid.columns) if column.under is None]
     below = {i: [j for j, c in enumerate(grid.columns) if c.under == grid.columns[i].name] for i in shown}
-    lines = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False
-    )
+    lines = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
     for i in shown:
         column = grid.columns[i]
-        lines.add_column(
-            _heading(column, [grid.columns[j] for j in below[i]]), overflow="fold", justify=_side(column)
-        )
+        lines.add_column(_heading(column, [grid.columns[j] for j in below[i]]), overflow="fold", justify=_side(column))
     for row in grid.rows:
         lines.add_row(*(_stack(row[i], [row[j] for j in below[i]], width) for i in shown))
     return lines

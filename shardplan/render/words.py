@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from shardplan.render.document import Text
-from shardplan.units import format_bytes, format_fraction, format_seconds
+from shardplan.units import format_bytes, format_count, format_fraction, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shardplan.plan import ChoiceOut, ClusterOut, MemoryOut, MeshOut, TimeOut
     from shardplan.render.document import Tone
+    from shardplan.spec import Workload
 
 VERDICTS: Final[dict[str, tuple[str, Tone]]] = {
     "fits": ("fits", "good"),
@@ -20,6 +21,20 @@ VERDICTS: Final[dict[str, tuple[str, Tone]]] = {
     "invalid": ("invalid", "bad"),
 }
 SEVERITIES: Final[dict[str, Tone]] = {"error": "bad", "warning": "warn", "note": "dim"}
+
+
+def workload_text(w: Workload) -> str:
+    """Tokens, batch, precision and optimizer of a step."""
+    words = [f"sequences of {w.sequence_length:,} tokens"]
+    if (sequences := w.global_sequences) is not None:
+        words.append(f"{sequences:,} a step ({format_count(sequences * w.sequence_length)} tokens)")
+    elif w.per_device_batch == "auto":
+        words.append("as many a device as pay off")
+    else:
+        words.append(f"{w.per_device_batch:g} a device and micro-step")
+    words += [w.precision, f"{w.optimizer.name} on {w.optimizer.weight_dtype} weights"]
+    words += [f"{format_count(w.training_tokens)} tokens in all"] if w.training_tokens else []
+    return ", ".join(words)
 
 
 def verdict_text(verdict: str) -> Text:
@@ -74,11 +89,7 @@ def name_text(key: str) -> str:
 def shares(parts: Mapping[str, float], whole: float) -> list[tuple[str, float, str]]:
     """The parts above zero, largest first, each with its share of the whole."""
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    return [
-        (name_text(key), value, format_fraction(value / whole) if whole else "")
-        for key, value in ordered
-        if value
-    ]
+    return [(name_text(key), value, format_fraction(value / whole) if whole else "") for key, value in ordered if value]
 
 
 def torus_text(cluster: ClusterOut) -> str:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from fixtures.results import CHECKED, EXPLANATION, INVALID, NOTHING_FITS, TOO_BIG, choice_of, plan_of
+from fixtures.results import CHECKED, EXPLANATION, INVALID, NOTHING_FITS, TOO_BIG, WORKLOAD, choice_of, plan_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,15 +20,16 @@ from shardplan.render.markdown import markdown
 from shardplan.render.plain import plain
 from shardplan.render.recommend import recommend_page
 from shardplan.render.table import NARROWEST, table
-from shardplan.render.words import mesh_text, remat_text, shares
+from shardplan.render.words import mesh_text, remat_text, shares, workload_text
 from shardplan.source import parse_yaml
+from shardplan.spec import Workload
 
 if TYPE_CHECKING:
     from shardplan.render.document import Block
 
 PAGES = {
-    "recommend": recommend_page(plan_of(), "case.yaml"),
-    "nothing fits": recommend_page(NOTHING_FITS, "case.yaml"),
+    "recommend": recommend_page(plan_of(), WORKLOAD, "case.yaml"),
+    "nothing fits": recommend_page(NOTHING_FITS, WORKLOAD, "case.yaml"),
     "check one": check_page([TOO_BIG]),
     "check many": check_page([CHECKED, INVALID, TOO_BIG]),
     "explain": explain_page(EXPLANATION),
@@ -122,7 +123,8 @@ def test_recommend_says_what_was_asked_and_what_it_costs() -> None:
         "2 x 128 x 1 = 256",
         "save_dot_with_context_except_mlp",
         "12.3 s ±10%",
-        "the cost model agrees",
+        "256 a step (2.10M tokens), bf16, adamw",
+        "the cost model agree",
         "SP402",
         "shardplan export maxtext case.yaml",
         "88.2 days",
@@ -131,13 +133,16 @@ def test_recommend_says_what_was_asked_and_what_it_costs() -> None:
         assert piece in text, piece
 
 
-def test_recommend_says_where_the_cost_model_differs_from_the_guide() -> None:
-    profile = plan_of().profile.model_copy(update={"table_strategy": "FSDP + TP"})
-    assert "the cost model differs: FSDP ranks first, FSDP + TP ranks 2" in plain(
-        recommend_page(plan_of(profile=profile), "c")
-    )
-    profile = profile.model_copy(update={"table_strategy": "FSDP + EP"})
-    assert "FSDP + EP is not among the plans shown" in plain(recommend_page(plan_of(profile=profile), "c"))
+@pytest.mark.parametrize(
+    ("batch", "piece"),
+    [
+        ({"global_batch_tokens": 8192 * 64}, "64 a step (524k tokens)"),
+        ({"per_device_batch": 1.5}, "1.5 a device"),
+        ({"per_device_batch": "auto", "training_tokens": 15 * 10**12}, "as many a device as pay off"),
+    ],
+)
+def test_the_workload_is_echoed(batch: dict[str, Any], piece: str) -> None:
+    assert piece in workload_text(Workload(sequence_length=8192, **batch))
 
 
 def test_nothing_fits_says_by_how_much_and_what_would_help() -> None:

@@ -46,7 +46,7 @@ def failing(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Callabl
         (["recommend"], "Missing argument"),
         (["recommend", "a.yaml", "--tpo", "3"], "--top"),
         (["recommend", "a.yaml", "--top", "0"], "greater than or equal to 1"),
-        (["recommend", "a.yaml", "--top", "many"], "many"),
+        (["recommend", "a.yaml", "--top", "many"], "--top"),
         (["recommend", "a.yaml", "-o", "jsn"], "json"),
         (["recommend", "a.yaml", "--objective", "speed"], "step-time"),
         (["recommend", "a.yaml", "b.yaml"], "b.yaml"),
