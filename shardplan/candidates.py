@@ -52,6 +52,10 @@ class Mesh:
         return {axis: int(self.column(axis)[row]) for axis in AXES if self.column(axis)[row] > 1}
 
 
+_SHARED = ("ici", "dcn", "remat_policies")
+"""Fields of `Candidates` that are not columns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """One row a candidate. Columns `(n,)`; `remat` indexes into `remat_policies`."""
@@ -95,13 +99,8 @@ class Candidates:
 
     def take(self, rows: Ints | Bools) -> Candidates:
         """Some of the candidates, in the order of the indices."""
-        shared = {
-            "ici": self.ici.take(rows),
-            "dcn": self.dcn.take(rows),
-            "remat_policies": self.remat_policies,
-        }
-        columns = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in shared}
-        return replace(self, **shared, **columns)
+        taken: dict[str, Any] = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in _SHARED}
+        return replace(self, ici=self.ici.take(rows), dcn=self.dcn.take(rows), **taken)
 
     @classmethod
     def of_splits(cls, splits: Sequence[Split], repeats: Sequence[int], needs_split: Sequence[bool]) -> Candidates:
@@ -145,7 +144,7 @@ def concatenated(parts: Sequence[Candidates]) -> Candidates:
     joined: dict[str, Any] = {
         f.name: np.concatenate([getattr(part, f.name) for part in parts])
         for f in fields(Candidates)
-        if f.name not in ("ici", "dcn", "remat_policies")
+        if f.name not in _SHARED
     }
     for name in ("ici", "dcn"):
         meshes = [getattr(part, name) for part in parts]

@@ -210,8 +210,8 @@ def _factorizations(total: int, legal: dict[str, Callable[[int], bool]], tally: 
         chosen[axis], rest = degrees[pick[good]], left[good]
     keep = np.array([legal["data"](int(d)) for d in rest], dtype=bool)
     chosen["data"] = rest
-    degrees_by_axis: Ints = np.stack([chosen[axis] for axis in AXES], axis=1)
-    return degrees_by_axis[keep]
+    legal_rows: Ints = np.stack([chosen[axis][keep] for axis in AXES], axis=1)
+    return legal_rows
 
 
 def _completions(totals: Ints, n_axes: int) -> int:

@@ -214,3 +214,34 @@ class ExplanationOut(Output):
     next_plan: str
     """Why the plan after this one ranks lower; empty if there is none."""
     notes: tuple[str, ...] = ()
+
+
+class CompiledOut(Output):
+    """What the compiler said."""
+
+    arguments_bytes: int | None
+    temp_bytes: int | None
+    limit_bytes: float
+    oom: bool
+    needed_bytes: float | None
+    """Where it ran out of memory: what it would have needed of the kind it names."""
+    error: str | None
+    """Why MaxText or the compiler refused for another reason."""
+
+
+class VerifyOut(Output):
+    """Result of `verify` for one plan: our prediction beside the compiler's verdict."""
+
+    schema_version: str = SCHEMA_VERSION
+    case: str
+    rank: int
+    strategy: str
+    remat_policy: str
+    predicted: MemoryOut
+    predicted_verdict: Verdict
+    compiled: CompiledOut
+    ratio: float | None
+    """Predicted over compiled arguments and temporaries; null where the compiler refused."""
+    seconds: float
+    cached: bool
+    versions: dict[str, str]

@@ -439,7 +439,7 @@ class RematPolicy(Input):
     offload: frozenset[str] = frozenset()
 
     @property
-    def tensors(self) -> dict[str, str]:
+    def tensors(self) -> dict[str, RematLocation]:
         """Named tensors with where they are kept, in name order."""
         return {n: "device" if n in self.device else "offload" for n in sorted(self.device | self.offload)}
 

@@ -58,9 +58,7 @@ def outcome(request: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
     say(channel, stage="config")
     config = pyconfig.HyperParameters(pyconfig._initialize_pydantic(argv))  # noqa: SLF001 - the one that raises
     say(channel, stage="mesh")
-    mesh = {
-        axis: int(size) for axis, size in train_compile.get_topology_mesh(config).shape.items() if size > 1
-    }
+    mesh = {axis: int(size) for axis, size in train_compile.get_topology_mesh(config).shape.items() if size > 1}
     if request.get("stop_after") == "mesh":
         return {"mesh": mesh}
     say(channel, stage="compile")

@@ -103,14 +103,13 @@ def _ask(
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                text=True,
                 cwd=folder,
                 start_new_session=True,
                 env={**os.environ, "HOME": folder},
             )
             try:
                 assert process.stdin is not None
-                process.stdin.write(json.dumps(request))
+                process.stdin.write(json.dumps(request).encode())
                 process.stdin.close()
                 for event in _events(process, time_limit_s, progress):
                     if "result" in event:
@@ -124,10 +123,10 @@ def _ask(
 
 
 def _events(
-    process: subprocess.Popen[str], time_limit_s: float, progress: Callable[[str, float], None]
+    process: subprocess.Popen[bytes], time_limit_s: float, progress: Callable[[str, float], None]
 ) -> Iterator[dict[str, Any]]:
     """Events as they come; between them, progress. InputError when the time is over."""
-    started, stage = time.monotonic(), "start"
+    started, stage, pending = time.monotonic(), "start", b""
     assert process.stdout is not None
     with selectors.DefaultSelector() as ready:
         ready.register(process.stdout, selectors.EVENT_READ)
@@ -139,15 +138,18 @@ def _events(
                 raise InputError([Diagnostic("SP016", message, None, "raise the limit with --time-limit")])
             if not ready.select(TICK_S):
                 continue
-            line = process.stdout.readline()
-            if not line:
+            # Guard: a buffered readline could hold back lines that `select` then never announces.
+            chunk = os.read(process.stdout.fileno(), 2**16)
+            if not chunk:
                 return
-            event: dict[str, Any] = json.loads(line)
-            stage = event.get("stage", stage)
-            yield event
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                event: dict[str, Any] = json.loads(line)
+                stage = event.get("stage", stage)
+                yield event
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process and all it started; nothing is left running."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

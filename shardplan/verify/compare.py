@@ -1,0 +1,70 @@
+"""Our prediction beside the compiler's verdict, for one plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shardplan.chips import accelerator_name, default_shape
+from shardplan.errors import Diagnostic, InputError
+from shardplan.plan import CompiledOut, VerifyOut
+from shardplan.verify.runner import compile_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from shardplan.plan import ChoiceOut
+    from shardplan.spec import Case, Cluster
+    from shardplan.verify.environment import Environment
+
+
+def verify(  # noqa: PLR0913 - one argument an option of the command
+    case: Case,
+    choice: ChoiceOut,
+    environment: Environment,
+    *,
+    time_limit_s: float,
+    progress: Callable[[str, float], None],
+    cache: Path | None,
+) -> VerifyOut:
+    """One plan compiled and compared. Raises InputError where the compiler cannot be asked."""
+    compiled = compile_flags(
+        environment,
+        choice.maxtext_flags,
+        topology_name(case.cluster),
+        slices=case.cluster.slices,
+        time_limit_s=time_limit_s,
+        progress=progress,
+        cache=cache,
+    )
+    total = (compiled.arguments_bytes or 0) + (compiled.temp_bytes or 0)
+    return VerifyOut(
+        case=case.name,
+        rank=choice.rank,
+        strategy=choice.strategy,
+        remat_policy=choice.remat_policy,
+        predicted=choice.memory,
+        predicted_verdict=choice.verdict,
+        compiled=CompiledOut(
+            arguments_bytes=compiled.arguments_bytes,
+            temp_bytes=compiled.temp_bytes,
+            limit_bytes=compiled.limit_bytes or case.cluster.hbm_limit_bytes,
+            oom=compiled.out_of_memory,
+            needed_bytes=compiled.needed_bytes,
+            error=compiled.error,
+        ),
+        ratio=choice.memory.total_bytes / total if total else None,
+        seconds=compiled.seconds,
+        cached=compiled.cached,
+        versions=environment.versions,
+    )
+
+
+def topology_name(cluster: Cluster) -> str:
+    """MaxText's `compile_topology`; InputError for a shape its table does not name."""
+    if cluster.topology != default_shape(cluster.chip, cluster.chips_per_slice):
+        shape = "x".join(map(str, cluster.topology))
+        message = f"MaxText names no compile topology for a {cluster.chip.name} slice of {shape}"
+        hint = f"the slice of as many chips that it can compile for is {accelerator_name(cluster)}"
+        raise InputError([Diagnostic("SP016", message, None, hint)])
+    return accelerator_name(cluster)
