@@ -146,6 +146,7 @@ def _events(
             for line in lines:
                 event: dict[str, Any] = json.loads(line)
                 stage = event.get("stage", stage)
+                progress(stage, time.monotonic() - started)
                 yield event
 
 
