@@ -40,6 +40,7 @@ class Attention(Input):
     """Softmax attention of one layer: multi-head, grouped or multi-query (`gqa`), or multi-head latent (`mla`)."""
 
     kind: Literal["gqa", "mla"] = "gqa"
+    """`gqa` covers multi-head, grouped and multi-query attention; `mla` is latent attention."""
     n_query_heads: Count
     """N, query heads."""
     n_key_value_heads: Count
@@ -49,19 +50,25 @@ class Attention(Input):
     window: Count | None = None
     """Tokens a query may look back on (sliding), or the chunk length (chunked); null for full causal attention."""
     window_kind: Literal["sliding", "chunked"] = "sliding"
+    """Whether the window slides with the query or is a fixed chunk."""
     qk_norm: Literal["none", "head", "full"] = "none"
     """Normalisation of queries and keys: `head` shares H scales over heads, `full` has one scale a channel."""
     bias: Flag = False
     """Whether the query, key and value projections have biases."""
     output_bias: Flag = False
+    """Whether the output projection has a bias."""
     sinks: Flag = False
     """Whether each query head has a learned sink logit."""
     fused_qkv: Flag = False
+    """Whether one matrix projects query, key and value."""
     query_rank: OptionalCount = 0
     """Rank of the query compression (`mla`); 0 for a full-rank query projection."""
     key_value_rank: OptionalCount = 0
+    """Rank of the key-value compression (`mla`)."""
     nope_width: OptionalCount = 0
+    """Width of a head's part without rotary embedding (`mla`)."""
     rope_width: OptionalCount = 0
+    """Width of a head's part with rotary embedding (`mla`)."""
     value_width: OptionalCount = 0
     """Width of one value head (`mla`)."""
 
@@ -100,11 +107,13 @@ class FeedForward(Input):
     """Feed-forward part of one layer: dense, or a mixture of experts with optional shared experts."""
 
     kind: Literal["dense", "moe"] = "dense"
+    """`dense`, or `moe` for a mixture of experts."""
     width: Count
     """F, hidden width of the dense block; of one routed expert when `moe`."""
     gated: Flag = True
     """Three matrices (gate, up, down) if true, else two."""
     bias: Flag = False
+    """Whether the matrices have biases."""
     n_experts: OptionalCount = 0
     """E, routed experts."""
     n_active_experts: OptionalCount = 0
@@ -154,8 +163,11 @@ class Layer(Input):
     """One decoder layer, repeated `count` times in a row inside its group's block."""
 
     attention: Attention
+    """The attention part."""
     feed_forward: FeedForward
+    """The feed-forward part."""
     count: Count = 1
+    """Layers of this kind in a row."""
     n_norms: Count = 2
     """Normalisations over the model width: 2, or 4 with norms after attention and feed-forward too."""
 
@@ -166,6 +178,7 @@ class LayerGroup(Input):
     count: Count
     """Repetitions of the block."""
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
+    """The layers of one block; a block of one kind of layer may be written flat."""
 
     @model_validator(mode="before")
     @classmethod
@@ -186,12 +199,15 @@ class Architecture(Input):
     """The structure of a decoder-only transformer: what its tensors are, not what it is called."""
 
     name: Text = "inline"
+    """What to call the model."""
     model_width: Count
     """D."""
     vocab_size: Count
     """V."""
     tied_embeddings: Flag = False
+    """Whether the output layer uses the input embedding's weights."""
     layer_groups: Annotated[tuple[LayerGroup, ...], Field(min_length=1)]
+    """The decoder layers, from first to last."""
     n_mtp_layers: OptionalCount = 0
     """Multi-token-prediction modules, each with one more layer of the last kind."""
     n_positions: OptionalCount = 0
@@ -203,6 +219,7 @@ class Architecture(Input):
     maxtext_model_name: Text | None = None
     """The `model_name` MaxText knows this architecture by, if any."""
     notes: tuple[Text, ...] = ()
+    """What a reader of the preset should know."""
 
     @property
     def layers(self) -> tuple[tuple[Layer, int], ...]:
@@ -227,11 +244,13 @@ class Optimizer(Input):
     """Optimizer and the types its state is kept in."""
 
     name: Literal["adamw", "adam_pax", "sgd", "muon"] = "adamw"
+    """The update rule; decides how many moments there are."""
     weight_dtype: Dtype = "float32"
     """Stored weights, the second moment and gradients as they come out of the backward pass."""
     first_moment_dtype: Dtype | None = None
     """First moment; null means as the weights."""
     gradient_dtype: Dtype = "float32"
+    """Type gradients are kept in between micro-steps."""
     host_offload: Flag = False
     """Keep the moments in host memory between steps."""
     shard_over_data: Flag = False
@@ -257,8 +276,11 @@ class Workload(Input):
     per_device_batch: Annotated[float, Field(gt=0, le=10**6, allow_inf_nan=False)] | Literal["auto"] | None = None
     """Sequences a JAX device and micro-step, or `auto` for the largest throughput."""
     precision: Precision = "bf16"
+    """Type the large matmuls compute in; fp8 where the chip has it."""
     optimizer: Optimizer = Optimizer()
+    """A name, or a mapping with name and types."""
     training_tokens: Annotated[int, Field(strict=True, ge=1, le=10**18)] | None = None
+    """Tokens of the whole training, for days and cost."""
 
     @field_validator("optimizer", mode="before")
     @classmethod
@@ -300,24 +322,37 @@ class Runtime(Input):
     """MaxText settings that change memory or time and are not part of the mesh. Defaults are what we emit."""
 
     attention: Literal["flash", "dot_product"] = "flash"
+    """Attention kernel; `dot_product` keeps the scores of all pairs of tokens."""
     tokamax_splash: Flag = False
     """Use the tokamax splash kernel instead of jax's."""
     iota_embed: Flag = False
+    """Look embeddings up by a one-hot matmul."""
     sparse_matmul: Flag = True
     """Dropless grouped matmuls; false for the dense (capacity-factor) path."""
     megablox: Flag = True
+    """Use the megablox kernel for grouped matmuls."""
     capacity_factor: Annotated[float, Field(ge=-1, le=1000, allow_inf_nan=False)] = -1.0
+    """Share of the balanced load an expert takes before it drops tokens; -1 drops none."""
     ragged_buffer_factor: Annotated[float, Field(ge=-1, le=1000, allow_inf_nan=False)] = -1.0
+    """Size of the dropless dispatch buffer under expert parallelism, in balanced loads; -1 for the worst case."""
     logits_in_float32: Flag = True
+    """Compute the softmax of the logits in float32."""
     weight_sum_in_float32: Flag = True
+    """Add the outputs of a token's experts in float32."""
     scan_layers: Flag = True
+    """Compile one layer and loop over it; false unrolls all layers."""
     context_strategy: Literal["all_gather", "ring", "ulysses"] = "all_gather"
+    """How context parallelism shares keys and values."""
     context_load_balance: Flag = True
+    """Reorder tokens so that causal attention costs each context shard the same."""
     quantization: Literal["none", "int8", "fp8", "fp8_full"] | None = None
     """MaxText quantisation recipe; null means what the precision asks for."""
     pipeline_layers_per_stage: Count = 1
+    """Layers a pipeline stage holds in one repeat."""
     pipeline_delay_activations: Flag = False
+    """Pass activations on one iteration later, to hide the transfer."""
     pipeline_gather_weights: Literal["per_iteration", "once", "per_repeat"] = "per_iteration"
+    """When a stage gathers its FSDP shards."""
     tuned_flags: Flag = True
     """Assume the published LIBTPU flag group of the chip (SparseCore offload, clock state) in the time model."""
 
@@ -448,14 +483,23 @@ class Split(Input):
     """One way to split the work: the `plan:` section of a case, and what a MaxText command line says."""
 
     ici: dict[str, Count] = {}
+    """Degrees by mesh axis inside a slice; those left out are 1; they multiply to its JAX devices."""
     dcn: dict[str, Count] = {}
+    """Degrees by mesh axis across slices; they multiply to the slices."""
     per_device_batch: Annotated[float, Field(gt=0, le=10**6, allow_inf_nan=False)]
+    """Sequences a JAX device and micro-step; a fraction where devices share a sequence."""
     gradient_accumulation: Count = 1
+    """Micro-steps an optimizer step."""
     pipeline_microbatches: Count | None = None
+    """Microbatches of one micro-step; by default the number of stages."""
     num_vocab_tiling: Count = 1
+    """Parts the logits are computed in, one after the other."""
     remat_policy: Text = "full"
+    """A MaxText policy name, or `custom`."""
     remat_tensors: dict[str, RematLocation] = {}
+    """With `custom`: where each named activation goes."""
     allow_split_physical_axes: Flag = False
+    """Whether a mesh axis may take a part of a physical axis of the torus."""
 
     @field_validator("ici", "dcn")
     @classmethod
@@ -474,14 +518,23 @@ class Constraints(Input):
     remat: Text | dict[str, RematLocation] = "auto"
     """`auto`, a MaxText policy name, or named tensors with where they go (policy `custom`)."""
     gradient_accumulation: Count | Literal["auto"] = "auto"
+    """Micro-steps an optimizer step."""
     num_vocab_tiling: Count | Literal["auto"] = "auto"
+    """Parts the logits are computed in, one after the other."""
     max_fsdp_parallelism: Count | None = None
+    """Largest degree of fsdp, ICI and DCN together."""
     max_data_parallelism: Count | None = None
+    """Largest degree of data."""
     max_tensor_parallelism: Count | None = None
+    """Largest degree of tensor."""
     max_context_parallelism: Count | None = None
+    """Largest degree of context."""
     max_expert_parallelism: Count | None = None
+    """Largest degree of expert."""
     max_pipeline_parallelism: Count | None = None
+    """Largest number of pipeline stages."""
     allow_split_physical_axes: Flag = True
+    """Whether a mesh axis may take a part of a physical axis of the torus."""
 
     @field_validator("hbm_headroom", mode="before")
     @classmethod

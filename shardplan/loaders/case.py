@@ -60,13 +60,16 @@ class ClusterInput(Input):
     accelerator: Text | None = None
     """What the cloud calls one slice, such as tpu7x-256."""
     slices: Count = 1
+    """Slices of that shape, joined by the data-center network."""
     usd_per_chip_hour: Annotated[float, Field(strict=True, gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    """Price, for cost; by default the chip file's, if it has one."""
 
 
 class CaseInput(Input):
     """The sections of a case."""
 
     name: Text | None = None
+    """What to call the case; by default its file's name."""
     model: Any
     """A preset, a path to a Hugging Face config.json or a MaxText model yml, or an inline architecture."""
     workload: Any
@@ -74,8 +77,11 @@ class CaseInput(Input):
     cluster: Any
     """Chip, and topology, chips or accelerator; slices."""
     constraints: Any = None
+    """Bounds on the search."""
     runtime: Any = None
+    """MaxText settings beside the mesh that change memory or time."""
     plan: Any = None
+    """One way to split the work, for `check`."""
 
 
 def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
