@@ -36,7 +36,7 @@ DAY_S: Final = 86_400.0
 _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _COUNT: Final = ("", "k", "M", "B", "T", "Q")
 _DECIMAL: Final = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
-_SECONDS: Final = ((DAY_S, "days"), (HOUR_S, "h"), (MINUTE_S, "min"), (1.0, "s"), (MS, "ms"), (US, "µs"))
+_SECONDS: Final = ((DAY_S, "days"), (HOUR_S, "h"), (MINUTE_S, "min"), (1.0, "s"), (MS, "ms"))
 _TINY_EXPONENT: Final = -5  # smaller numbers are written as 1.00e-06
 _LONG_ENOUGH: Final = 2.0  # days, hours and minutes begin at two of them
 
@@ -72,9 +72,9 @@ def format_seconds(s: float) -> str:
         return f"{s:.0f} s"
     for unit_s, unit in _SECONDS:
         begin = _LONG_ENOUGH if unit_s > 1 else 1 - 5e-4  # 0.9996 s reads 1.00 s, not 1000 ms
-        if abs(s) >= begin * unit_s or unit_s == US:
+        if abs(s) >= begin * unit_s:
             return f"{_three(s / unit_s)} {unit}"
-    raise AssertionError(f"no unit for {s} s")
+    return f"{_three(s / US)} µs"
 
 
 def format_count(n: float) -> str:

@@ -61,6 +61,7 @@ class House(Record):
     near: Annotated[int, Field(multiple_of=8, alias="nearby")] = 8
     flags: frozenset[str] = frozenset()
     nothing: None = None
+    parts: dict[str, Dense] = {}
 
     @field_validator("remat")
     @classmethod
@@ -177,6 +178,13 @@ def test_a_document_without_marks_still_names_its_source() -> None:
             None,
         ),
         ("flags: a", "SP012", "2:8", "flags: expected a list, found text 'a'", None),
+        (
+            "parts: {a: {kind: dense, width: 1, widht: 2}}",
+            "SP010",
+            "2:36",
+            "parts.a.widht: unknown key 'widht'",
+            "did you mean 'width'?",
+        ),
         ("nothing: 1", "SP012", "2:10", "nothing: expected null, found 1", None),
     ],
 )
