@@ -1,0 +1,199 @@
+"""Refit the time model's constants on the published runs, and say how well they predict models they have not seen.
+
+`make calibrate` prints the fit and the leave-one-model-out errors; `make calibrate WRITE=1` also writes the constants to
+`rules/calibration/`. Only constants marked `fitted` there change. The fit minimises the logarithm of predicted over
+published step time with a robust loss, so that the few runs that disagree with their own repetitions do not steer it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from shardplan.cost.comm import collectives
+
+from shardplan.cost.calibration import TIME_FILES, Constants, calibration_file
+from shardplan.cost.seconds import Pipeline, Rates, Traffic, step_lines, total_s
+from shardplan.cost.work import Work, work
+from shardplan.data import rules_folder
+from shardplan.published import Run, read_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shardplan.units import Floats
+
+RUNS = Path(__file__).parent.parent / "tests" / "data" / "recipes_tpu.jsonl"
+ROBUST_SCALE = 0.05
+"""Relative error from which a run's weight falls."""
+STEPS = 60
+UPPER = {"weights_hidden": 1.0, "low_precision_gain": 1.0, "attention_kernel": 1.0, "host_link": 1.0, "row_gather": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """One number to fit: a constant, of one chip or of all."""
+
+    name: str
+    chip: str | None
+
+    def __str__(self) -> str:
+        """As printed."""
+        return self.name if self.chip is None else f"{self.name}[{self.chip}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """All runs as rows of one set of columns."""
+
+    runs: tuple[Run, ...]
+    chips: np.ndarray[Any, Any]
+    work: Work
+    traffic: Traffic
+    pipeline: Pipeline
+    rates: Rates
+    base: Constants
+    measured_s: Floats
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Stack:
+        """Price every run up to the constants."""
+        done, moved, rates = [], [], []
+        for run in runs:
+            done.append(work(run.case, run.candidates))
+            moved.append(collectives(run.case, run.candidates))
+            rates.append(Rates.of(run.case))
+        none = np.zeros(1)
+        return cls(
+            runs=tuple(runs),
+            chips=np.array([run.case.cluster.chip.name for run in runs]),
+            work=_stacked(Work, done),
+            traffic=Traffic(
+                np.concatenate([sum((c.seconds for c in m if c.hides_behind == "compute"), start=none) for m in moved]),
+                np.concatenate([sum((c.seconds for c in m if c.hides_behind != "compute"), start=none) for m in moved]),
+            ),
+            pipeline=Pipeline(np.ones(len(runs)), np.ones(len(runs)), np.ones(len(runs))),
+            rates=_stacked(Rates, rates),
+            base=_stacked(Constants, [Constants.of(run.case.cluster.chip.name) for run in runs]),
+            measured_s=np.array([run.step_time_s for run in runs]),
+        )
+
+    def predicted_s(self, free: Sequence[Free], values: Floats) -> Floats:
+        """Step time of every run with those values of the free constants."""
+        constants = {f.name: np.array(getattr(self.base, f.name), dtype=float) for f in fields(Constants)}
+        for one, value in zip(free, values, strict=True):
+            here = (self.chips == one.chip) if one.chip else ~np.isin(self.chips, _own_chips(one.name))
+            constants[one.name] = np.where(here, value, constants[one.name])
+        return total_s(step_lines(self.work, self.traffic, self.pipeline, self.rates, Constants(**constants)))
+
+
+def _stacked(kind: Any, rows: Sequence[Any]) -> Any:
+    columns = {f.name: np.array([np.ravel(getattr(row, f.name))[0] for row in rows]) for f in fields(kind)}
+    return kind(**columns)
+
+
+def _constants() -> dict[str, Any]:
+    return {name: c for file in TIME_FILES for name, c in calibration_file(file).constants.items()}
+
+
+def _own_chips(name: str) -> list[str]:
+    return list(_constants()[name].by_chip)
+
+
+def free_constants() -> list[Free]:
+    """The numbers marked `fitted`: each chip's own value, and the common one unless it is only a fallback."""
+    found = []
+    for name, constant in _constants().items():
+        if constant.fitted:
+            found += [Free(name, chip) for chip in constant.by_chip] or [Free(name, None)]
+    return found
+
+
+def fit(stack: Stack, free: Sequence[Free], rows: Floats) -> Floats:
+    """The values that predict the chosen rows best: damped Gauss-Newton with weights that fall for outliers."""
+    values = np.array([_start(one) for one in free])
+    upper = np.array([UPPER.get(one.name, 2.0) for one in free])
+
+    def error(at: Floats) -> Floats:
+        return np.log(stack.predicted_s(free, at) / stack.measured_s)[rows]
+
+    def cost(at: Floats) -> float:
+        return float(np.sum(np.sqrt(1 + (error(at) / ROBUST_SCALE) ** 2) - 1))
+
+    damping = 1e-3
+    for _ in range(STEPS):
+        here = error(values)
+        slope = np.stack([(error(values + 1e-4 * unit) - here) / 1e-4 for unit in np.eye(len(free))], axis=1)
+        weight = 1 / np.sqrt(1 + (here / ROBUST_SCALE) ** 2)
+        normal = slope.T @ (slope * weight[:, None])
+        step = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-6), -slope.T @ (weight * here))
+        tried = np.clip(values + step, 1e-3, upper)
+        if cost(tried) < cost(values):
+            done = float(np.max(np.abs(tried - values))) < 1e-6  # noqa: PLR2004
+            values, damping = tried, damping / 4
+            if done:
+                break
+        else:
+            damping *= 4
+    return values
+
+
+def _start(one: Free) -> float:
+    constant = _constants()[one.name]
+    return float(constant.by_chip[one.chip] if one.chip else constant.value)
+
+
+def left_out_errors(stack: Stack, free: Sequence[Free]) -> Floats:
+    """Relative error of every run with its own model left out of the fit."""
+    models = np.array([run.model for run in stack.runs])
+    errors = np.zeros(len(models))
+    for model in sorted(set(models)):
+        values = fit(stack, free, models != model)
+        mine = models == model
+        errors[mine] = (stack.predicted_s(free, values) / stack.measured_s - 1)[mine]
+    return errors
+
+
+def summary(errors: Floats) -> str:
+    """Median and 90th percentile of absolute relative errors."""
+    size = np.abs(errors)
+    return f"median {np.median(size):.1%}, p90 {np.quantile(size, 0.9):.1%}, worst {size.max():.1%}"
+
+
+def write(free: Sequence[Free], values: Floats, band: float) -> None:
+    """Put the values in the calibration files, and the error band beside them."""
+    for file in TIME_FILES:
+        path = rules_folder() / "calibration" / f"{file}.yaml"
+        text = path.read_text(encoding="utf-8")
+        for one, value in [*zip(free, values, strict=True), (Free("error_band", None), band)]:
+            key = "value" if one.chip is None else one.chip
+            pattern = rf"(\n  {one.name}:\n(?:    .*\n)*?    (?:value: |by_chip: .*?\b){'' if one.chip is None else key + ': '})[0-9.]+"
+            text = re.sub(pattern, lambda m, v=value: f"{m[1]}{v:.3f}", text)
+        path.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Fit, report, and write if asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the constants to rules/calibration")
+    arguments = parser.parse_args()
+    stack, free = Stack.of(read_runs(RUNS)), free_constants()
+    before = stack.predicted_s([], np.zeros(0)) / stack.measured_s - 1
+    values = fit(stack, free, np.ones(len(stack.runs), dtype=bool))
+    errors, left_out = stack.predicted_s(free, values) / stack.measured_s - 1, left_out_errors(stack, free)
+    for run, e, o in zip(stack.runs, errors, left_out, strict=True):
+        print(f"{run.name:62} {run.step_time_s:8.2f} s {e:+7.1%} {o:+7.1%}")
+    print(*(f"{one} = {value:.3f}" for one, value in zip(free, values, strict=True)), sep="\n")
+    print("shipped:           ", summary(before))
+    print("fit:               ", summary(errors))
+    print("own model left out:", summary(left_out))
+    if arguments.write:
+        write(free, values, float(np.quantile(np.abs(left_out), 0.9)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""Floating-point operations: the matrices each token meets in a layer, and attention's share.
+
+Letters: n rows (tokens, or queries of all heads), A and B inner and outer width of a matmul, D model width, P parameters,
+Q width of a query or key head, U width of a value head, T sequence length, w window, b rows of a kernel tile, c share of
+the T x T score pairs that are computed. A multiply and an add are two FLOPs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from shardplan.spec import Architecture, Attention, FeedForward, Layer
+
+BACKWARD_MATMULS = 2
+"""Matmuls of the backward pass for each of the forward pass: one for the input's gradient, one for the weight's."""
+TRAINING_PASSES = 1 + BACKWARD_MATMULS
+_NORMS_WITH_POST = 4
+
+
+def matmul_flops(n: Any, A: Any, B: Any) -> Any:
+    """FLOPs of n rows times a matrix of A x B. Source: scaling book, transformers, counting dots."""
+    return 2 * n * A * B
+
+
+def peak_s(F: Any, C: Any) -> Any:
+    """Seconds of F FLOPs at C FLOP/s. Source: scaling book, roofline."""
+    return F / C
+
+
+def matmul_bytes_per_flop(n: Any, A: Any, B: Any) -> Any:
+    """Bytes a bf16 matmul moves through HBM for each FLOP: operands and result once. Source: scaling book, roofline."""
+    return 1 / A + 1 / B + 1 / n
+
+
+def attention_forward_flops(n: Any, T: Any, Q: Any, U: Any, c: Any) -> Any:
+    """FLOPs of scores and weighted values for n query rows. Source: scaling book, transformers, attention."""
+    return 2 * n * T * (Q + U) * c
+
+
+def attention_backward_flops(n: Any, T: Any, Q: Any, U: Any, c: Any) -> Any:
+    """FLOPs of the fused backward kernel: scores again, and the gradients of values, probabilities, queries, keys.
+
+    Source: the five matmuls of the fused splash kernel, jax experimental/pallas/ops/tpu/splash_attention.
+    """
+    return 2 * n * T * (3 * Q + 2 * U) * c
+
+
+def training_flops(n: Any, P: Any) -> Any:
+    """FLOPs of forward and backward for n tokens through P parameters. Source: scaling book, transformers: 6 n P."""
+    return 6 * n * P
+
+
+def causal_share(T: Any) -> Any:
+    """Share of the T x T pairs a causal query looks at. Source: MaxText maxtext_utils, pull request 1988."""
+    return 1 / 2 + 0 * T
+
+
+def sliding_share(T: Any, w: Any) -> Any:
+    """Share of pairs within a sliding window w <= T. Source: MaxText maxtext_utils, gemma2 and gpt-oss FLOPs."""
+    return w / T - w * w / (2 * T * T)
+
+
+def chunked_share(T: Any, w: Any) -> Any:
+    """Share of pairs within causal chunks of w <= T. Source: MaxText maxtext_utils, llama4 FLOPs."""
+    return w / (2 * T)
+
+
+def causal_tile_share(T: Any, b: Any) -> Any:
+    """Share of pairs a block-sparse kernel computes: whole tiles of b on and below the diagonal (b <= T)."""
+    return (T + b) / (2 * T)
+
+
+def sliding_tile_share(T: Any, w: Any, b: Any) -> Any:
+    """Share of pairs in whole tiles of b that a sliding window touches, at most all causal ones."""
+    return np.minimum((np.ceil((w - 1) / b) * b + b) / T, (T + b) / (2 * T))
+
+
+def pair_share(attention: Attention, T: int) -> float:
+    """Share of the T x T pairs that the mask lets through: what counts as model FLOPs."""
+    if attention.window is None or attention.window >= T:
+        return float(causal_share(T))
+    share = sliding_share if attention.window_kind == "sliding" else chunked_share
+    return float(share(T, attention.window))
+
+
+def tile_share(attention: Attention, T: int, b: int) -> float:
+    """Share of the T x T pairs that the kernel computes in tiles of b."""
+    if b >= T:
+        return 1.0
+    if attention.window is None or attention.window >= T:
+        return float(causal_tile_share(T, b))
+    if attention.window_kind == "sliding":
+        return float(sliding_tile_share(T, attention.window, b))
+    return attention.window / T * (float(causal_tile_share(attention.window, b)) if b < attention.window else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """One weight matrix of a layer, as a token meets it."""
+
+    name: str
+    inner: float
+    """Width it contracts."""
+    outer: float
+    """Width it yields."""
+    splits: tuple[str, ...]
+    """Which of `inner` and `outer` tensor parallelism divides; empty for neither."""
+    spared_by: tuple[frozenset[str], ...]
+    """Sets of saved tensors, any one of which makes recomputing it unnecessary; the empty set spares it always."""
+    visits: float = 1
+    """Rows a token takes through it: k for routed experts."""
+    n_experts: int = 1
+    """Matrices of the kind, among which the rows are divided."""
+    is_quantised: bool = True
+    """Whether a low-precision recipe runs it in that precision."""
+
+
+_NEVER = (frozenset[str](),)
+
+
+def layer_matmuls(layer: Layer, D: int, *, is_last_of_block: bool = True) -> tuple[Matmul, ...]:
+    """Every matrix of one layer. What the backward pass needs again follows MaxText's named tensors.
+
+    The feed-forward's output feeds only the residual stream, which the next layer's input holds, unless a norm follows it,
+    router weights scale it, or the next layer lies in the same recomputed block. Source: physics of `mlpwo`, MaxText
+    layers/linears.py and moe.py.
+    """
+    feed_forward = layer.feed_forward
+    spared = () if layer.n_norms >= _NORMS_WITH_POST else ("decoder_layer_input",)
+    down = _NEVER if spared and is_last_of_block else _named("mlpwo", *spared)
+    return (
+        *(_latent_projections if layer.attention.kind == "mla" else _projections)(layer.attention, D),
+        *(_experts(feed_forward, D) if feed_forward.is_moe else ()),
+        *_dense(
+            feed_forward.total_shared_width if feed_forward.is_moe else feed_forward.width,
+            feed_forward,
+            D,
+            down,
+        ),
+    )
+
+
+def _named(*names: str) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset({name}) for name in names)
+
+
+def _projections(attention: Attention, D: int) -> tuple[Matmul, ...]:
+    heads, pairs = (
+        attention.n_query_heads * attention.qk_width,
+        attention.n_key_value_heads * attention.qk_width,
+    )
+    out = Matmul("out", attention.n_query_heads * attention.v_width, D, ("inner",), _named("out_proj"))
+    if attention.fused_qkv:
+        return Matmul("qkv", D, heads + 2 * pairs, ("outer",), _named("qkv_proj")), out
+    return (
+        Matmul("query", D, heads, ("outer",), _named("query_proj")),
+        Matmul("key", D, pairs, ("outer",), _named("key_proj")),
+        Matmul("value", D, pairs, ("outer",), _named("value_proj")),
+        out,
+    )
+
+
+def _latent_projections(attention: Attention, D: int) -> tuple[Matmul, ...]:
+    heads = attention.n_query_heads
+    query = (
+        (
+            Matmul("query_down", D, attention.query_rank, (), _named("mla_q", "query_wa_proj")),
+            Matmul("query_up", attention.query_rank, heads * attention.qk_width, ("outer",), _named("query_proj")),
+        )
+        if attention.query_rank
+        else (Matmul("query", D, heads * attention.qk_width, ("outer",), _named("query_proj")),)
+    )
+    rank, both = attention.key_value_rank, frozenset({"key_proj", "value_proj"})
+    return (
+        *query,
+        Matmul("key_value_down", D, rank + attention.rope_width, (), _named("mla_kv", "kv_wa_proj")),
+        Matmul("key_value_up", rank, heads * (attention.nope_width + attention.v_width), ("outer",), (both,)),
+        Matmul("out", heads * attention.v_width, D, ("inner",), _named("out_proj")),
+    )
+
+
+def _dense(width: int, feed_forward: FeedForward, D: int, down: tuple[frozenset[str], ...]) -> tuple[Matmul, ...]:
+    if not width:
+        return ()
+    gate, up = (("mlpwi_0",), ("mlpwi_1",)) if feed_forward.gated else (("mlpwi",), ())
+    return (
+        Matmul("gate", D, width, ("outer",), _named(*gate)),
+        *([Matmul("up", D, width, ("outer",), _named(*up))] if up else []),
+        Matmul("down", width, D, ("inner",), down),
+    )
+
+
+def _experts(feed_forward: FeedForward, D: int) -> tuple[Matmul, ...]:
+    F, k, E = feed_forward.width, feed_forward.n_active_experts, feed_forward.n_experts
+    ups = (Matmul("expert_up", D, F, ("outer",), _named("moe_mlpwi_1"), k, E),) if feed_forward.gated else ()
+    return (
+        Matmul("router", D, E, (), (), is_quantised=False),
+        Matmul("expert_gate", D, F, ("outer",), _named("mlpwi_0", "moe_mlpwi_0"), k, E),
+        *ups,
+        Matmul("expert_down", F, D, ("inner",), _named("mlpwo", "moe_mlpwo"), k, E),
+    )
+
+
+def weight_flops_per_token(architecture: Architecture) -> float:
+    """Forward FLOPs of one token through every weight matrix, the output head included; experts count if active."""
+    D = architecture.model_width
+    total = float(matmul_flops(1, D, architecture.vocab_size))
+    for layer, count in architecture.layers:
+        total += count * sum(float(matmul_flops(m.visits, m.inner, m.outer)) for m in layer_matmuls(layer, D))
+    return total
+
+
+def attention_flops_per_token(architecture: Architecture, T: int) -> float:
+    """Forward FLOPs of one token's scores and weighted values, within the masks."""
+    total = 0.0
+    for layer, count in architecture.layers:
+        a = layer.attention
+        flops = attention_forward_flops(a.n_query_heads, T, a.qk_width, a.v_width, pair_share(a, T))
+        total += count * float(flops)
+    return total
+
+
+def model_flops_per_token(architecture: Architecture, T: int) -> float:
+    """Training FLOPs of one token that any implementation must do: no recomputation, no padding, no optimizer.
+
+    Agrees with MaxText's calculate_tflops_training_per_device. Multi-token prediction is left out, as there by default.
+    """
+    return TRAINING_PASSES * (weight_flops_per_token(architecture) + attention_flops_per_token(architecture, T))
