@@ -34,7 +34,7 @@ def workload_of(settings: Settings, cluster: Cluster) -> Workload | None:
     dtypes_fine = _check_dtypes(settings)
     if not (sizes_fine and dtypes_fine):
         return None
-    batch = settings["per_device_batch_size"]
+    batch, first_moment = settings["per_device_batch_size"], settings["mu_dtype"] or None
     rows = batch * cluster.devices * settings["gradient_accumulation_steps"]
     whole = float(rows).is_integer() and 1 <= rows <= 10**9
     return Workload(
@@ -45,7 +45,7 @@ def workload_of(settings: Settings, cluster: Cluster) -> Workload | None:
         optimizer=Optimizer(
             name=settings["opt_type"],
             weight_dtype=settings["weight_dtype"],
-            first_moment_dtype=settings["mu_dtype"] or None,
+            first_moment_dtype=first_moment if first_moment != settings["weight_dtype"] else None,
             gradient_dtype=settings["grad_dtype"],
             host_offload=settings["optimizer_memory_host_offload"],
             shard_over_data=settings["shard_optimizer_over_data"],
