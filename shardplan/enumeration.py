@@ -157,8 +157,8 @@ def _meshes(case: Case, tally: dict[str, int]) -> Candidates:
     """Every ICI x DCN mesh whose degrees are legal one by one, one candidate each (`full`, one sequence a device)."""
     legal = _legal_degrees(case)
     across = {axis: legal[axis] if axis in DCN_AXES else (lambda d: d == 1) for axis in AXES}
-    ici = _factorizations(case.cluster.devices_per_slice, legal, tally)
-    dcn = _factorizations(case.cluster.slices, across, tally)
+    ici = _factorizations(case.cluster.devices_per_slice, legal, tally, _CODES)
+    dcn = _factorizations(case.cluster.slices, across, tally, dict.fromkeys(AXES, "SP407"))
     pairs = np.indices((len(ici), len(dcn))).reshape(2, -1)
     return _blank(Mesh(*ici[pairs[0]].T), Mesh(*dcn[pairs[1]].T))
 
@@ -194,7 +194,9 @@ def _legal_degrees(case: Case) -> dict[str, Callable[[int], bool]]:
     return {axis: legal(axis) for axis in AXES}
 
 
-def _factorizations(total: int, legal: dict[str, Callable[[int], bool]], tally: dict[str, int]) -> Ints:
+def _factorizations(
+    total: int, legal: dict[str, Callable[[int], bool]], tally: dict[str, int], codes: dict[str, str]
+) -> Ints:
     """Ordered factorizations of `total` into the axes, `(n, axes)` in `AXES` order; illegal degrees are tallied."""
     rest = np.array([total], dtype=np.int64)
     chosen: dict[str, Ints] = {}
@@ -205,7 +207,7 @@ def _factorizations(total: int, legal: dict[str, Callable[[int], bool]], tally: 
         left = rest[row] // degrees[pick]
         if not good.all():
             lost = left[~good]
-            tally[_CODES[axis]] = tally.get(_CODES[axis], 0) + _completions(lost, len(_ORDER) - 1 - place)
+            tally[codes[axis]] = tally.get(codes[axis], 0) + _completions(lost, len(_ORDER) - 1 - place)
         chosen = {name: column[row[good]] for name, column in chosen.items()}
         chosen[axis], rest = degrees[pick[good]], left[good]
     keep = np.array([legal["data"](int(d)) for d in rest], dtype=bool)
