@@ -1,0 +1,87 @@
+"""Facts that a plan is measured against: the intensity thresholds, evaluated for the case's own chip and mesh."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from shardplan.cost import intensity
+from shardplan.facts.machine import dcn_intensity, ici_intensity
+from shardplan.facts.mesh import GATHERED
+from shardplan.facts.model import FACTS as MODEL
+from shardplan.facts.observation import Fact, Observation
+
+_MODEL: Final = {fact.name: fact for fact in MODEL}
+
+
+def _model(o: Observation, name: str) -> Any:
+    return _MODEL[name].of(o)
+
+
+def _sparsity(o: Observation) -> Any:
+    """Weights moved over weights used: E / k, less where experts are split."""
+    return intensity.sparsity(_model(o, "sparsity"), 1.0, o.degree("expert"))
+
+
+def _tokens_per_gather(o: Observation) -> Any:
+    """Tokens that one weight serves once it has come over a chip's links.
+
+    Two devices of a chip share the links: both use the same gathered weight, or, under tensor parallelism, halves of it.
+    """
+    sharers = np.maximum(o.degree("tensor"), o.case.cluster.chip.jax_devices_per_chip)
+    return o.candidates.per_device_batch * o.case.workload.sequence_length * sharers
+
+
+def _tensor_width(o: Observation) -> Any:
+    """TP degree is in devices, the intensity of a chip: a chip's devices share its links and its FLOPs."""
+    per_device = ici_intensity(o) / o.case.cluster.chip.jax_devices_per_chip
+    needed = intensity.tensor_width(per_device, o.degree("tensor"), o.links("tensor"), _model(o, "matrices"))
+    return np.where(o.degree("tensor") > 1, needed, 0.0)
+
+
+def _mixed_tokens(o: Observation) -> Any:
+    """The floor of any FSDP x tensor mesh: one torus axis for the tensor axis, all others for FSDP."""
+    sides = sum(1.0 if ring else 0.5 for ring, side in zip(o.rings, o.case.cluster.topology, strict=True) if side > 1)
+    last = 1.0 if all(o.rings) else 0.5
+    return intensity.mixed_tokens(ici_intensity(o), _model(o, "active_width"), max(sides - last, last), last)
+
+
+def _expert_width(o: Observation) -> Any:
+    return intensity.expert_width(ici_intensity(o), o.longest("expert"), 4.0, _model(o, "matrices"))
+
+
+def _context_tokens(o: Observation) -> Any:
+    """Devices of a chip that share a sequence gather its keys and values once, otherwise each its own."""
+    shared = (o.has_pair("context") > 0) & (o.degree("tensor") == 1)
+    a = ici_intensity(o) / np.where(shared, o.case.cluster.chip.jax_devices_per_chip, 1)
+    return intensity.context_tokens(a, o.links("context"), _model(o, "kv_share"), 1.0)
+
+
+def _fact(name: str, unit: str, about: str, of: object) -> Fact:
+    return Fact(name, unit, about, of, level="split")  # type: ignore[arg-type]
+
+
+FACTS: Final = (
+    _fact("tokens_per_gather", "tokens", "Tokens one gathered weight serves, counted at a chip's links.",
+          _tokens_per_gather),
+    _fact("moved_over_used", "", "Weights moved over weights used by a token: E / k, less where experts are split; 1 dense.",
+          _sparsity),
+    _fact("worst_routed_rows", "", "Rows of an unbounded routed-token buffer over the balanced ones: min(ep, E / k).",
+          lambda o: np.minimum(o.degree("expert"), _model(o, "sparsity"))),
+    _fact("gather_tokens_needed", "tokens", "Tokens one gathered weight must serve for FSDP to be compute-bound.",
+          lambda o: intensity.gather_tokens(ici_intensity(o), o.links(*GATHERED), _sparsity(o))),
+    _fact("dp_tokens_needed", "tokens", "Tokens a chip for data parallelism inside a slice to be compute-bound.",
+          lambda o: intensity.gather_tokens(ici_intensity(o), o.links("data"), _sparsity(o))),
+    _fact("slice_tokens_needed", "tokens", "Tokens a slice for sums or gathers across slices to be compute-bound.",
+          lambda o: intensity.slice_tokens(dcn_intensity(o), _sparsity(o))),
+    _fact("tp_width_needed", "", "Feed-forward width for tensor parallelism of this degree to be compute-bound.",
+          _tensor_width),
+    _fact("ep_width_needed", "", "Width of one expert for its all-to-alls to be compute-bound.", _expert_width),
+    _fact("cp_tokens", "tokens", "Tokens of one context shard of a sequence.",
+          lambda o: o.case.workload.sequence_length / o.degree("context")),
+    _fact("cp_tokens_needed", "tokens", "Tokens of a context shard for its key-value gather to be compute-bound.",
+          _context_tokens),
+    _fact("mixed_tokens_needed", "tokens", "Tokens a chip below which no mix of FSDP and tensor parallelism is compute-bound.",
+          _mixed_tokens),
+)  # fmt: skip
