@@ -164,14 +164,14 @@ class Checker:
         sides = [node.left, *node.comparators]
         for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
             listed = words(right)
-            if words is not None:
-                self._comparewords(left, op, words, right)
+            if listed is not None:
+                self._compare_words(left, op, listed, right)
             elif type(op) not in COMPARE:
                 self.fault("SP012", node, "expected < <= > >= == or != (and `in` only with words in parentheses)")
             else:
                 self._same(self._quantity(left), self._quantity(right), node)
 
-    def _comparewords(self, left: ast.expr, op: ast.cmpop, words: tuple[str, ...], right: ast.expr) -> None:
+    def _compare_words(self, left: ast.expr, op: ast.cmpop, listed: tuple[str, ...], right: ast.expr) -> None:
         """A comparison with one word (`==`, `!=`) or with several in parentheses (`in`, `not in`)."""
         found = self.kind(left)
         if isinstance(right, ast.Constant) != isinstance(op, (ast.Eq, ast.NotEq)) or not isinstance(
