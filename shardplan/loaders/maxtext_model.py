@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from shardplan.errors import Diagnostic, InputError, suggest
+from shardplan.loaders.patterns import pattern_groups
 from shardplan.source import Document, build
 from shardplan.spec import Architecture
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Size = Annotated[int, Field(strict=True, ge=1, le=10**9)]
+Depth = Annotated[int, Field(strict=True, ge=1, le=10_000)]
 MaybeSize = Annotated[int, Field(strict=True, ge=-1, le=10**9)]
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -29,13 +31,13 @@ class MaxTextModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
 
     decoder_block: str = "llama2"
-    global_parameter_scale: Size = 1
+    global_parameter_scale: Annotated[int, Field(strict=True, ge=1, le=2**15)] = 1
     base_emb_dim: Size = 2048
     base_num_query_heads: Size = 16
     base_num_kv_heads: Size = 16
     base_mlp_dim: Size = 7168
     base_moe_mlp_dim: MaybeSize = -1
-    base_num_decoder_layers: Size = 16
+    base_num_decoder_layers: Depth = 16
     head_dim: Size = 128
     vocab_size: Size = 32000
     mlp_activations: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = ("silu", "linear")
@@ -157,6 +159,12 @@ def read_maxtext_model(document: Document, name: str, maxtext_model_name: str | 
     return build(Architecture, Document(architecture, document.name))
 
 
+def is_maxtext_model(document: Document) -> bool:
+    """Whether a document looks like a MaxText model file."""
+    value = document.value
+    return isinstance(value, dict) and ("decoder_block" in value or any(str(k).startswith("base_") for k in value))
+
+
 def _plain(rule: Any) -> Any:
     return list(rule) if isinstance(rule, (list, tuple)) else rule
 
@@ -235,26 +243,6 @@ def _layer(attention: dict[str, Any], feed_forward: dict[str, Any], **more: Any)
 
 def _head_norm(m: MaxTextModel) -> dict[str, Any]:
     return {"qk_norm": "head"} if m.use_qk_norm else {}
-
-
-def pattern_groups(layers: list[dict[str, Any]], block: int) -> Iterator[dict[str, Any]]:
-    """Layer groups of a list of layers that repeats every `block` layers: the whole blocks, then the remainder."""
-    whole = len(layers) // block
-    if whole:
-        yield {"count": whole, "layers": run_lengths(layers[:block])}
-    if rest := layers[whole * block :]:
-        yield {"count": 1, "layers": run_lengths(rest)}
-
-
-def run_lengths(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Layers with equal neighbours written once, with their count."""
-    runs: list[dict[str, Any]] = []
-    for layer in layers:
-        if runs and {k: v for k, v in runs[-1].items() if k != "count"} == layer:
-            runs[-1]["count"] += 1
-        else:
-            runs.append({**layer, "count": 1})
-    return runs
 
 
 # --- decoder blocks --------------------------------------------------------------------------------------------------
