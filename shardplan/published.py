@@ -1,6 +1,7 @@
 """Published training runs as cases with a step time: what calibration is fitted to and tests compare with.
 
-One JSON object a line: an id, the step time, source, software versions, and a case with its plan.
+One JSON object a line: an id, the step time, source, software versions, and a case with its plan, whose
+model is a preset.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from shardplan.candidates import Candidates
 from shardplan.chips import resolve_cluster
+from shardplan.data import model_configs_folder
+from shardplan.source import build, read_document
 from shardplan.spec import Architecture, Case, Runtime, Split, Workload
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ def _run(row: dict[str, Any]) -> Run:
     plan = Split.model_validate(fields["plan"])
     case = Case(
         name=row["id"],
-        architecture=Architecture.model_validate(fields["architecture"]),
+        architecture=_architecture(fields),
         workload=Workload.model_validate(fields["workload"]),
         cluster=resolve_cluster(fields["chip"], topology=fields["topology"], slices=fields["slices"]),
         runtime=Runtime.model_validate(fields.get("runtime", {})),
@@ -61,3 +64,10 @@ def _run(row: dict[str, Any]) -> Run:
         candidates=Candidates.of_splits((plan,), (1,), (False,)),
         note=row.get("note", ""),
     )
+
+
+def _architecture(fields: dict[str, Any]) -> Architecture:
+    """A preset by name, or a structure written out where there is no preset."""
+    if "model" in fields:
+        return build(Architecture, read_document(model_configs_folder() / f"{fields['model']}.yaml"))
+    return Architecture.model_validate(fields["architecture"])

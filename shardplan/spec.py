@@ -325,6 +325,8 @@ class Runtime(Input):
     """Attention kernel; `dot_product` keeps the scores of all pairs of tokens."""
     tokamax_splash: Flag = False
     """Use the tokamax splash kernel instead of jax's."""
+    fused_attention_backward: Flag = False
+    """Let jax's splash kernel compute all gradients in one pass, five matmuls instead of seven; tokamax always does."""
     iota_embed: Flag = False
     """Look embeddings up by a one-hot matmul."""
     sparse_matmul: Flag = True

@@ -26,6 +26,14 @@ def matmul_flops(n: Any, A: Any, B: Any) -> Any:
     return 2 * n * A * B
 
 
+def attention_two_pass_flops(n: Any, T: Any, Q: Any, U: Any, c: Any) -> Any:
+    """FLOPs of the two-kernel backward pass: each computes scores and the probabilities' gradient for itself.
+
+    Source: the seven matmuls of the dkv and dq splash kernels, jax experimental/pallas/ops/tpu/splash_attention.
+    """
+    return 2 * n * T * (4 * Q + 3 * U) * c
+
+
 def peak_s(F: Any, C: Any) -> Any:
     """Seconds of F FLOPs at C FLOP/s. Source: scaling book, roofline."""
     return F / C

@@ -17,6 +17,7 @@ from shardplan.cost.compute import (
     Matmul,
     attention_backward_flops,
     attention_forward_flops,
+    attention_two_pass_flops,
     layer_matmuls,
     matmul_bytes_per_flop,
     matmul_flops,
@@ -42,13 +43,13 @@ LOGIT_PASSES = 6
 """Times the logits are written or read: forward, softmax and loss, and the same backward."""
 ELEMENTWISE_PASSES = 4
 """Elementwise work of a layer in units of its forward pass: forward, recomputation, and twice that backward."""
-WIDTH_TOUCHES = 6
-"""Reads and writes of a model-width activation a forward layer: two residual sums of three. Norms come on top."""
+WIDTH_TOUCHES = 4
+"""Reads and writes of a model-width activation a forward layer: two residual sums, each fused with a matmul's write."""
 NORM_TOUCHES = 2
-HEAD_TOUCHES = 3
-"""Reads and writes of queries, keys and values: rotary embedding in and out, and the kernel's read."""
-GATE_TOUCHES = 3
-"""Reads of gate and up and the write of their product."""
+HEAD_TOUCHES = 2
+"""A read and a write of queries, keys and values for rotary embedding."""
+GATE_TOUCHES = 2
+"""A read of the gate and the write of its product with up."""
 ROW_PASSES = 3
 """Forward, recomputation and backward of the expert permutation."""
 ROW_TOUCHES = 4
@@ -191,7 +192,9 @@ class _Tally:
         again = self._recomputed((frozenset({"context"}),))
         Q, U = a.qk_width, a.v_width
         filled_Q, filled_U = Q * self._padding(Q), U * self._padding(U)
-        for name, formula in (("forward", attention_forward_flops), ("backward", attention_backward_flops)):
+        is_fused = runtime.tokamax_splash or runtime.fused_attention_backward
+        backward = attention_backward_flops if is_fused else attention_two_pass_flops
+        for name, formula in (("forward", attention_forward_flops), ("backward", backward)):
             seconds = peak_s(formula(rows, self.T, filled_Q, filled_U, share), self.peak)
             flops = formula(rows, self.T, Q, U, share)
             self.sums[f"attention_{name}_s"] += seconds

@@ -91,6 +91,8 @@ def _attention(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
     # Guard: tokamax splash cannot split the masks of windowed layers over a context axis (reference C11).
     cannot = context > 1 and runtime.context_strategy == "all_gather" and has_windows(case.architecture)
     yield "use_tokamax_splash", runtime.tokamax_splash and not cannot
+    if runtime.fused_attention_backward:
+        yield "sa_use_fused_bwd_kernel", True
     tile = tile_tokens(case.workload.sequence_length // context)
     for key in TILES:
         yield key, tile

@@ -102,6 +102,7 @@ def runtime_of(settings: Settings) -> Runtime | None:
     chosen: dict[str, Any] = {
         "attention": attention,
         "tokamax_splash": settings["use_tokamax_splash"],
+        "fused_attention_backward": settings["sa_use_fused_bwd_kernel"],
         "iota_embed": settings["use_iota_embed"],
         "sparse_matmul": settings["sparse_matmul"],
         "megablox": settings["megablox"],
