@@ -44,12 +44,12 @@ pytest: $(READY) ## Run the tests with branch coverage
 	$(BIN)/pytest --cov --cov-fail-under=95
 
 docs: $(READY) ## Check that generated parts of the docs are current
-	$(BIN)/cog --check $(DOCS)
+	$(BIN)/cog --check -I docs $(DOCS)
 
 format: $(READY) ## Format, mend what ruff can, and regenerate the docs
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/cog -r $(DOCS)
+	$(BIN)/cog -r -I docs $(DOCS)
 
 wheel: $(READY) ## Build the wheel and run it in a clean environment
 	$(BIN)/python tests/smoke_wheel.py

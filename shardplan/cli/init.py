@@ -13,4 +13,4 @@ def init() -> None:
     from shardplan.cli.output import emit
     from shardplan.data import model_configs_folder
 
-    emit((model_configs_folder() / "starter.yaml").read_text(encoding="utf-8"))
+    emit((model_configs_folder() / "cases" / "starter.yaml").read_text(encoding="utf-8"))

@@ -33,6 +33,7 @@ COLUMNS = (
     Column("remat", under="mesh"),
     Column("problems"),
 )
+PLURALS = {"fits": "fit", "does_not_fit": "do not fit"}
 
 
 def check_page(results: Sequence[CheckOut]) -> Document:
@@ -86,7 +87,9 @@ def _batch(result: CheckOut) -> str:
 
 def _many(results: Sequence[CheckOut]) -> Document:
     counts = Counter[str](result.verdict for result in results)
-    words = [f"{counts[verdict]:,} {VERDICTS[verdict][0]}" for verdict in VERDICTS if counts[verdict]]
+    words = [
+        f"{n:,} {VERDICTS[v][0] if n == 1 else PLURALS.get(v, VERDICTS[v][0])}" for v in VERDICTS if (n := counts[v])
+    ]
     title = f"{len(results):,} configurations: {', '.join(words)}"
     return Document(title, (Grid("", COLUMNS, tuple(_row(result) for result in results)),))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
-from shardplan.render.words import SEVERITIES, count_text, name_text
+from shardplan.render.words import SEVERITIES, count_text
 from shardplan.units import format_bytes, format_bytes_per_s, format_count, format_flops_per_s, format_seconds
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def chip_page(chip: ChipOut) -> Document:
     )
     rows = tuple(
         texts(
-            Text(name_text(figure.name), "strong"),
+            Text(figure_name(figure.name), "strong"),
             figure_text(figure),
             figure.kind,
             figure.source,
@@ -124,6 +124,11 @@ def chip_page(chip: ChipOut) -> Document:
         for figure in chip.figures
     )
     return Document(f"{chip.name}: {chip.title}", (fields, Grid("figures", columns, rows)))
+
+
+def figure_name(key: str) -> str:
+    """The name of a figure in words, its unit at the end."""
+    return key.replace("_flops_per_s", "_FLOP/s").replace("_per_s", "/s").replace("_", " ")
 
 
 def figure_text(figure: FigureOut) -> str:

@@ -149,6 +149,7 @@ def test_nothing_fits_says_by_how_much_and_what_would_help() -> None:
     text = plain(PAGES["nothing fits"])
     for piece in (
         "nothing fits",
+        "fsdp=64 expert=2",
         "needs 103.2 GiB, a device has 94.7 GiB",
         "mu_dtype=bfloat16",
         "9.0 GiB",
