@@ -106,4 +106,4 @@ def _plain(number: float) -> str:
     """Whole numbers with thousands separators up to a million, then with a letter; others with four digits."""
     if abs(number) >= 1e7:  # noqa: PLR2004 - shown, not computed with
         return format_count(number)
-    return f"{number:,.0f}" if number == round(number) or abs(number) >= 1e3 else f"{number:.4g}"  # noqa: PLR2004
+    return f"{number:,.0f}" if number.is_integer() or abs(number) >= 1e3 else f"{number:.4g}"  # noqa: PLR2004

@@ -64,7 +64,7 @@ def parse(text: str, known: Mapping[str, Kind], mark: Mark | None = None) -> Pre
     `mark` is where the text begins; errors are placed inside it, exactly if the text stands on one line unquoted.
     Raises InputError with everything wrong.
     """
-    checker = Checker(text, known, mark or Mark("expression"))
+    checker = Checker(text, known, mark or Mark("expression", 1, 1))
     tree = tree_of(text, checker)
     if tree is not None and (found := checker.kind(tree)) not in (TRUTH, None):
         checker.fault("SP012", tree, f"expected a condition (true or false), found {said(found)}")

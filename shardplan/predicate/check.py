@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MAX_LENGTH: Final = 1000
 MAX_DEPTH: Final = 40
 MAX_NUMBER: Final = 2.0**53
+SHOWN_LENGTH: Final = 80
+"""Characters of a condition that an error repeats."""
 
 
 def tree_of(text: str, checker: Checker) -> ast.expr | None:
@@ -65,9 +67,10 @@ class Checker:
         offset = at if isinstance(at, int) else 0 if at is None else self._offset(at)
         if place.column is not None and "\n" not in self.text:
             place = Mark(place.source, place.line, place.column + offset)
-        shown = self.text if len(self.text) <= 80 else self.text[:77] + "..."  # noqa: PLR2004 - shown only
         inside = ast.get_source_segment(self.text, at) if isinstance(at, ast.expr) else None
-        self.faults.append(Diagnostic(code, f"{message} in `{inside or shown}`", place, hint))
+        shown = inside or self.text
+        shown = shown if len(shown) <= SHOWN_LENGTH else shown[: SHOWN_LENGTH - 3] + "..."
+        self.faults.append(Diagnostic(code, f"{message} in `{shown}`", place, hint))
 
     def _offset(self, node: ast.expr) -> int:
         """Characters before a node; ast counts bytes."""
@@ -119,7 +122,7 @@ class Checker:
             return None
         assert isinstance(node.value, (int, float))
         if not abs(node.value) <= MAX_NUMBER:
-            self.fault("SP013", node, f"expected a number up to 2**53, found {node.value:.3g}")
+            self.fault("SP013", node, "expected a number up to 2**53")
             return None
         return () if node.value else ANY_UNIT
 
@@ -131,7 +134,8 @@ class Checker:
     def _quantity(self, node: ast.expr) -> Found:
         found = self.kind(node)
         if found == TRUTH or isinstance(found, Kind):
-            self.fault("SP012", node, f"expected a number, found {said(found)}")
+            hint = "words are compared in quotes, with == != or in" if isinstance(found, Kind) else None
+            self.fault("SP012", node, f"expected a number, found {said(found)}", hint)
             return None
         return found
 
