@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
+from shardplan.cli.completion import chip_names
 from shardplan.cli.options import OutputOption, WidthOption
 
 
 def chips(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A chip, such as tpu7x.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A chip, such as tpu7x.", autocompletion=chip_names)
+    ] = None,
     output: OutputOption = None,
     width: WidthOption = None,
 ) -> None:
@@ -22,14 +25,14 @@ def chips(
       shardplan chips tpu7x
       shardplan chips v6e -o yaml
     """
-    from shardplan.chips import chip_names, load_chip
+    from shardplan import chips as known
     from shardplan.cli.output import show
     from shardplan.describe import describe_chip
     from shardplan.render.lists import chip_page, chips_page
 
     if name is None:
-        found = [describe_chip(load_chip(known)) for known in chip_names()]
+        found = [describe_chip(known.load_chip(each)) for each in known.chip_names()]
         show(found, lambda: chips_page(found), output, width)
     else:
-        chip = describe_chip(load_chip(name))
+        chip = describe_chip(known.load_chip(name))
         show(chip, lambda: chip_page(chip), output, width)

@@ -6,13 +6,18 @@ from typing import Annotated
 
 import typer
 
+from shardplan.cli.completion import model_names
 from shardplan.cli.options import OutputOption, WidthOption
 
 
 def models(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A preset, or a path to a config.json or a MaxText model .yml."),
+        typer.Argument(
+            metavar="NAME",
+            help="A preset, or a path to a config.json or a MaxText model .yml.",
+            autocompletion=model_names,
+        ),
     ] = None,
     output: OutputOption = None,
     width: WidthOption = None,

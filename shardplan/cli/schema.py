@@ -14,10 +14,11 @@ class Schema(StrEnum):
     PLAN = "plan"
     CHECK = "check"
     EXPLAIN = "explain"
+    VERIFY = "verify"
 
 
 def schema(
-    name: Annotated[Schema, typer.Argument(help="Whose output: recommend (plan), check or explain.")],
+    name: Annotated[Schema, typer.Argument(help="Whose output: recommend (plan), check, explain or verify.")],
 ) -> None:
     r"""Print the JSON Schema of a command's `-o json`, generated from the output types.
 

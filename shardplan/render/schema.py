@@ -7,10 +7,15 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from shardplan.plan import CheckOut, ExplanationOut, PlanOut
+from shardplan.plan import CheckOut, ExplanationOut, PlanOut, VerifyOut
 
-SCHEMAS: dict[str, Any] = {"plan": PlanOut, "check": list[CheckOut], "explain": ExplanationOut}
-"""What each command prints with `-o json`; `check` prints a list, one entry a configuration."""
+SCHEMAS: dict[str, Any] = {
+    "plan": PlanOut,
+    "check": list[CheckOut],
+    "explain": ExplanationOut,
+    "verify": VerifyOut | list[VerifyOut],
+}
+"""What each command prints with `-o json`; `check`, and `verify --top`, print a list."""
 
 
 def schema_text(name: str) -> str:

@@ -125,7 +125,7 @@ def test_recommend_says_no_when_nothing_fits(case: Path, decided: dict[str, Any]
 
 def test_a_bad_case_is_an_error_with_a_place(tmp_path: Path, run: Callable[..., Ran]) -> None:
     path = tmp_path / "case.yaml"
-    path.write_text(CASE.replace("sequence_length", "sequence_lenght").replace("tpu7x", "tpu7"))
+    path.write_text(CASE.replace("sequence_length", "sequence_lenght").replace("tpu7x", "tpu9x"))
     ran = run("recommend", path)
     assert ran.code == ExitCode.CANNOT_RUN
     assert not ran.out
@@ -336,7 +336,7 @@ def test_the_lists_have_every_name(run: Callable[..., Ran]) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "hint"),
-    [(["chips", "tpu7"], "tpu7x"), (["models", "llama3.1-80b"], "llama3.1-"), (["rules", "SP999"], "SP")],
+    [(["chips", "tpu7xx"], "tpu7x"), (["models", "llama3.1-80b"], "llama3.1-"), (["rules", "SP999"], "SP")],
 )
 def test_unknown_names_end_with_2_and_a_suggestion(arguments: list[str], hint: str, run: Callable[..., Ran]) -> None:
     ran = run(*arguments)

@@ -176,4 +176,4 @@ def test_diagnostics_have_colour_on_a_terminal_only(
 
 
 def test_schema_names_are_those_of_the_commands() -> None:
-    assert [name.value for name in schema.Schema] == ["plan", "check", "explain"]
+    assert [name.value for name in schema.Schema] == ["plan", "check", "explain", "verify"]
