@@ -80,7 +80,7 @@ class Priced:
             mesh=MeshOut(ici=split.ici, dcn=split.dcn),
             strategy=strategy_of(split.ici, split.dcn),
             remat_policy=policy.name,
-            remat_tensors=policy.tensors,
+            remat_tensors=dict[str, str](policy.tensors),
             per_device_batch=split.per_device_batch,
             global_batch=global_batch,
             gradient_accumulation=split.gradient_accumulation,

@@ -64,15 +64,19 @@ def profile(case: Case) -> Profile:
     state = total * state_bytes_per_parameter(case.workload.optimizer)
     room = cluster.devices_per_slice * cluster.hbm_limit_bytes
     is_moe, is_long, is_large = architecture.is_moe, tokens >= long_tokens, state > room
-    blocks = [layer.feed_forward for layer, _ in architecture.layers if layer.feed_forward.is_moe]
+    size = f"{format_count(total)} parameters"
+    if is_moe:
+        block = next(layer.feed_forward for layer, _ in architecture.layers if layer.feed_forward.is_moe)
+        kind = f"moe: {block.n_experts} experts, {block.n_active_experts} active a token"
+        size = f"{format_count(active)} of {size}"
+    else:
+        kind = "dense: no layer routes tokens"
+    verb, sign = ("very large: outgrows", ">") if is_large else ("fits in", "<=")
+    room_text = f"{format_bytes(room)} usable HBM of {cluster.chips_per_slice:,} chips"
     why = (
-        f"moe: {blocks[0].n_experts} experts, {blocks[0].n_active_experts} active a token "
-        f"({format_count(active)} of {format_count(total)} parameters)"
-        if is_moe
-        else f"dense: no layer routes tokens ({format_count(total)} parameters)",
+        f"{kind} ({size})",
         f"{'long' if is_long else 'short'} context: {tokens:,} tokens {'>=' if is_long else '<'} {long_tokens:,.0f}",
-        f"{'very large: outgrows' if is_large else 'fits in'} one slice: {format_bytes(state)} of state and gradients "
-        f"{'>' if is_large else '<='} {format_bytes(room)} usable HBM of {cluster.chips_per_slice} chips",
+        f"{verb} one slice: {format_bytes(state)} of state and gradients {sign} {room_text}",
     )
     return Profile(
         family="moe" if is_moe else "dense",
