@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.engine import check_split
+from shardplan.enumeration import split_rows
 from shardplan.errors import Diagnostic, ExitCode, InputError, InvalidShardingError, Mark
 from shardplan.load import load_case, load_command, load_record
 from shardplan.plan import CheckOut, ChoiceOut, PlanOut, ProblemOut
@@ -43,7 +44,7 @@ def check_case(path: str) -> Judged:
     if case.plan is None:
         hint = "add one, or ask shardplan recommend for plans"
         raise InputError([Diagnostic("SP011", "the case has no section plan to check", Mark(path), hint)])
-    return Judged((check_split(case, case.plan, case.name),))
+    return Judged((check_split(case, split_rows(case, case.plan), case.name),))
 
 
 def check_plan(path: str, rank: int) -> Judged:
@@ -115,7 +116,8 @@ def _verdict(name: str, load: Callable[[], Launch]) -> CheckOut:
     except InvalidShardingError as error:
         problems = tuple(ProblemOut(code=d.code, message=d.message, hint=d.hint) for d in error.diagnostics)
         return CheckOut(id=name, verdict="invalid", problems=problems, choice=None)
-    return check_split(launch.case, launch.split, name, (*launch.echo, *launch.notes))
+    result = check_split(launch.case, split_rows(launch.case, launch.split), name)
+    return result.model_copy(update={"notes": (*launch.echo, *launch.notes, *result.notes)})
 
 
 def _record(line: str, name: str) -> dict[str, Any]:

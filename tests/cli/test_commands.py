@@ -54,9 +54,9 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Replace the engine's verdict, by id; `fits` for all others."""
     answer: dict[str, str] = {}
 
-    def check_split(case: object, split: object, id: str, notes: tuple[str, ...] = ()) -> CheckOut:  # noqa: A002
-        verdict = answer.get(id, "fits")
-        return CheckOut(id=id, verdict=verdict, problems=(), notes=notes, choice=choice_of(verdict=verdict))
+    def check_split(case: object, split: object, name: str) -> CheckOut:
+        verdict = answer.get(name, "fits")
+        return CheckOut(id=name, verdict=verdict, problems=(), choice=choice_of(verdict=verdict))
 
     monkeypatch.setattr(gate, "check_split", check_split)
     return answer
