@@ -17,6 +17,8 @@ from shardplan.source.records import Record
 AXES = ("data", "pipeline", "fsdp", "fsdp_transpose", "context", "tensor", "expert")
 """Mesh axes shardplan plans with, in MaxText's order (its `stage` axis is sized by the key `pipeline`)."""
 
+MAX_PARAMETERS = 10**15
+
 Count = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 OptionalCount = Annotated[int, Field(strict=True, ge=0, le=10**9)]
 Flag = Annotated[bool, Field(strict=True)]
@@ -220,6 +222,21 @@ class Architecture(Input):
     """The `model_name` MaxText knows this architecture by, if any."""
     notes: tuple[Text, ...] = ()
     """What a reader of the preset should know."""
+
+    @model_validator(mode="after")
+    def _imaginable(self) -> Self:
+        """Refuse sizes beyond any machine: counts stay exact in 64 bits below them."""
+        D = self.model_width
+        rough = D * (2 * self.vocab_size + self.n_positions)
+        for layer, count in self.layers:
+            a, ff = layer.attention, layer.feed_forward
+            heads = (a.n_query_heads + 2 * a.n_key_value_heads) * max(a.qk_width, a.v_width)
+            rough += count * (D * (heads + a.query_rank + a.key_value_rank) + a.query_rank * heads)
+            rough += count * D * 3 * (max(1, ff.n_experts) * ff.width + ff.total_shared_width)
+        if rough > MAX_PARAMETERS:
+            msg = f"a model of some {rough:.0e} parameters is beyond planning (at most {MAX_PARAMETERS:.0e})"
+            raise ValueError(msg)
+        return self
 
     @property
     def layers(self) -> tuple[tuple[Layer, int], ...]:

@@ -149,11 +149,14 @@ def rng_blocks(architecture: Architecture, candidates: Candidates) -> Floats:
     blocks = np.full(len(candidates), 2.0 * RNG_STREAMS * (1 + architecture.n_mtp_layers))
     stages = candidates.degree("pipeline")
     piped = pipelined_groups(architecture)
+    words = np.full(len(candidates), 4)
     for g in scanned_groups(architecture):
         count = np.full(len(candidates), architecture.layer_groups[g].count)
-        sizes = [-(-count // stages), stages] if g in piped else [count]
-        key_words = np.full(len(candidates), 4)
-        both = padded_bytes(sizes, 4) + padded_bytes([*sizes, key_words], 4)
+        both = padded_bytes([count], 4) + padded_bytes([count, words], 4)
+        if g in piped:
+            rounds = [-(-count // stages), stages]
+            staged = padded_bytes(rounds, 4) + padded_bytes([*rounds, words], 4)
+            both = np.where(stages > 1, staged, both)
         blocks += RNG_STREAMS * both / GRAIN_BYTES
     return blocks
 

@@ -34,10 +34,8 @@ def load_architecture(reference: str, mark: Mark | None = None, folder: Path | N
         return read_architecture(read_document(_config_of(path)))
     known = {name.lower(): name for name in architecture_names()}
     if reference.lower() not in known:
-        hint = (
-            suggest(reference, known)
-            or "`shardplan models` lists the presets; a path has a slash or ends in .json, .yml"
-        )
+        near = suggest(reference, known)
+        hint = f"{near} `shardplan models` lists them all" if near else "`shardplan models` lists the presets"
         message = f"unknown model {reference[:60]!r}: neither a preset nor a path"
         raise InputError([Diagnostic("SP014", message, mark, hint)])
     return build(Architecture, read_document(model_configs_folder() / f"{known[reference.lower()]}.yaml"))
