@@ -34,6 +34,14 @@ def attention_two_pass_flops(n: Any, T: Any, Q: Any, U: Any, c: Any) -> Any:
     return 2 * n * T * (4 * Q + 3 * U) * c
 
 
+def grouped_rows_factor(r: Any, b: Any) -> Any:
+    """Rows a grouped matmul computes over those it needs, with r rows an expert in tiles of b: one tile an expert more.
+
+    Source: megablox visits a tile once for every group in it, jax experimental/pallas/ops/tpu/megablox.
+    """
+    return 1 + b / r
+
+
 def peak_s(F: Any, C: Any) -> Any:
     """Seconds of F FLOPs at C FLOP/s. Source: scaling book, roofline."""
     return F / C

@@ -1,5 +1,6 @@
 """Worked problems of "How To Scale Your Model" against the public formulas that cover them."""
 
+# ruff: noqa: PLW0108 - a lambda's keyword names are the letters of the vector
 from __future__ import annotations
 
 import json
