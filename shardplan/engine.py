@@ -149,42 +149,49 @@ def _notes(seen: Profile, plans: tuple[ChoiceOut, ...], objective: str) -> Itera
     yield "ranked by: " + PRINCIPLE.format(objective=objective, tolerance=threshold("ranking_tolerance"))
     if not plans:
         return
-    wanted = {word for word in seen.strategy.split() if word in ("FSDP", "EP", "CP", "PP")}
-    first = plans[0]
-    used = {word for word in first.strategy.replace(",", " ").split() if word.isalpha() and word.isupper()} - {"DCN"}
-    if wanted <= used and used - wanted <= {"DP"}:
+    wanted, first = _kinds(seen.strategy), plans[0]
+    if _kinds(first.strategy) == wanted:
         yield f"the decision table ({seen.row}: {seen.strategy}) and the cost model agree"
         return
-    table = next((p for p in plans if wanted <= set(p.strategy.replace(",", " ").split())), None)
-    reason = (
-        f"the best plan of that kind in the list is rank {table.rank}: {table.time.estimate_s:.2f} s against "
-        f"{first.time.estimate_s:.2f} s, {_difference(first, table)}"
-        if table
-        else f"no plan of that kind is among the first {len(plans)}"
-    )
+    table = next((plan for plan in plans if _kinds(plan.strategy) == wanted), None)
+    if table is None:
+        reason = f"no plan of the table's kind is among the first {len(plans)}"
+    elif table.verdict == first.verdict:
+        reason = f"the table's best, rank {table.rank}, {_slower_by(first, table)}"
+    else:
+        reason = f"the table's best, rank {table.rank}, is {table.verdict.replace('_', ' ')}"
     yield f"the decision table ({seen.row}) says {seen.strategy}; the cost model says {first.strategy}: {reason}"
+
+
+def _kinds(strategy: str) -> frozenset[str]:
+    """The kinds of parallelism of a strategy; data parallelism goes with any, both FSDP axes are one kind."""
+    words = strategy.replace("FSDP-T", "FSDP").replace(",", " ").split()
+    return frozenset(words) & {"FSDP", "TP", "CP", "EP", "PP"}
 
 
 def _why_lower(choice: ChoiceOut, following: ChoiceOut) -> str:
     """Why the plan after one ranks lower, with the numbers of both."""
-    slower = following.time.estimate_s / choice.time.estimate_s - 1
-    tolerance = threshold("ranking_tolerance")
     name = f"rank {following.rank} ({following.strategy})"
     if following.verdict != choice.verdict:
         return f"{name} is {following.verdict.replace('_', ' ')}, this plan {choice.verdict.replace('_', ' ')}"
+    slower, tolerance = following.time.estimate_s / choice.time.estimate_s - 1, threshold("ranking_tolerance")
     if slower > tolerance:
-        return f"{name} takes {slower:.1%} longer: {_difference(choice, following)}"
+        return f"{name} {_slower_by(choice, following)}"
     return (
         f"{name} is within {tolerance:.0%} ({slower:+.1%}); this plan is the simpler one or leaves more headroom "
         f"({format_bytes(choice.memory.total_bytes)} against {format_bytes(following.memory.total_bytes)})"
     )
 
 
-def _difference(first: ChoiceOut, second: ChoiceOut) -> str:
-    """The part of the time that differs most."""
+def _slower_by(first: ChoiceOut, second: ChoiceOut) -> str:
+    """How much longer the second plan takes, and the part of the step that differs most."""
     parts = {name: second.time.breakdown[name] - value for name, value in first.time.breakdown.items()}
     name = max(parts, key=lambda part: parts[part])
-    return f"most of it {name.removesuffix('_s').replace('_', ' ')} ({parts[name]:+.2f} s)"
+    return (
+        f"takes {second.time.estimate_s:.2f} s against {first.time.estimate_s:.2f} s "
+        f"({second.time.estimate_s / first.time.estimate_s - 1:+.1%}), most of the difference in "
+        f"{name.removesuffix('_s').replace('_', ' ')} ({parts[name]:+.2f} s)"
+    )
 
 
 # --- when nothing fits ---------------------------------------------------------------------------------------------
