@@ -1,154 +1,222 @@
-"""The moments of a training step at which a device's temporaries peak, each a sum of tensors in flight.
-
-Letters: L layers, D model width, F feed-forward width, V vocabulary, N query heads, K key-value heads, H head width,
-n tokens of a micro-step on a device, R rows of the expert buffers, t tensor and c context degree.
-"""
+"""The moments of a training step at which a device's temporaries peak, each a sum of buffers alive together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardplan.cost.activations import (
-    LANES,
-    Local,
-    head_bytes,
-    kept,
-    local,
-    named_bytes,
-    offloaded,
-    spared,
-    width_bytes,
-)
+from shardplan.cost import memory_terms as terms
+from shardplan.cost.activations import kept, local, named_bytes, offloaded
+from shardplan.cost.memory_layers import Part, Setting, expert_matrices, expert_rows, layer_moments, part, residuals
 from shardplan.cost.parameters import parameter_tensors
-from shardplan.cost.sharding import copy_elements, sharded_elements
-from shardplan.cost.term import Term
+from shardplan.cost.sharding import sharded_elements
 from shardplan.spec import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from shardplan.candidates import Candidates
-    from shardplan.spec import Case, Layer
-    from shardplan.units import Floats
+    from shardplan.spec import Case, Layer, LayerGroup
+    from shardplan.units import Bools, Floats, Ints
+
+FRAGMENTATION = 0.018
+"""Holes in the compiler's heap as a share of the live bytes: median over the corpus."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    name: str
-    terms: tuple[tuple[str, Term], ...]
-    factor: Any = 1.0
+    """A moment of the step with everything alive at it."""
 
-    @property
-    def bytes(self):
-        return sum(term.value for _, term in self.terms) * self.factor
+    name: str
+    terms: tuple[Part, ...]
+
+    @cached_property
+    def bytes(self) -> Floats:
+        """Temporaries of each candidate, `(n,)`."""
+        total: Floats = sum(term.value for _, term in self.terms)  # type: ignore[assignment]
+        return total
 
 
 @dataclass(frozen=True)
 class Moments:
+    """All moments of a case, and what goes to the host."""
+
     moments: tuple[Moment, ...]
-    error_band: Floats
     offloaded_bytes: Floats
+    error_band: Floats
 
 
-def times(c, x):
-    return c * x
-
-def T(kind, name, value):
-    return (kind, Term(name, ident, {"x": value}))
-
-def ident(x):
-    return x
-
-FRAG = 1.018
-
-
-def expert_rows(case: Case, ff, here: Local) -> Floats:
-    rt = case.runtime
-    e = here.expert
-    k, E = ff.n_active_experts, ff.n_experts
-    if rt.ragged_buffer_factor > 0:
-        f = np.where(e > 1, rt.ragged_buffer_factor, 1.0)
-    else:
-        f = np.where(e > 1, np.minimum(e, E / k), 1.0)
-    return here.tokens * k * f
+def moments(case: Case, candidates: Candidates) -> Moments:
+    """Every moment of a training step, for each candidate."""
+    setting = _setting(case, candidates)
+    scanned = [g for g in case.architecture.layer_groups if g.count > 1]
+    unrolled = [g for g in case.architecture.layer_groups if g.count == 1]
+    saved = [*_saved(setting), *_weight_copies(setting)]
+    for group in unrolled:
+        for layer in group.layers:
+            saved += [p for p in residuals(layer, setting) for _ in range(layer.count)]
+    found = [Moment("loss_and_logits", _with_holes([*saved, *_loss(setting)]))]
+    through = [*saved, *_gradients(setting), *_after_loss(setting)]
+    for group in scanned or unrolled:
+        for layer, others in _in_turn(group):
+            rest = [p for other in others for p in (*residuals(other, setting), *_held_matrices(other, setting))]
+            for name, parts in layer_moments(layer, setting).items():
+                found.append(Moment(name, _with_holes([*through, *rest, *parts])))
+    return Moments(tuple(found), _offloaded(setting), np.full(len(candidates), 0.06))
 
 
-def moments(case: Case, cand: Candidates) -> Moments:
-    arch, opt, rt = case.architecture, case.workload.optimizer, case.runtime
-    here = local(case, cand)
-    n, t, c = here.tokens, here.tensor, here.context
-    D, V = arch.model_width, arch.vocab_size
-    ones = np.ones(len(cand))
-    tensors = parameter_tensors(arch)
-    scanned = [x for x in tensors if x.group is not None]
-    outer = [x for x in tensors if x.group is None]
-    P = sum(sharded_elements(x, cand) for x in scanned)
-    Pm = sum(sharded_elements(x, cand) for x in scanned if x.role not in ("norm", "bias"))
-    wb = DTYPE_BYTES[opt.weight_dtype]
-    gb = 4 if wb == 4 and opt.gradient_dtype == "float32" else 2
-    sparse_core = case.cluster.chip.jax_devices_per_chip == 2
-    fs = cand.degree("fsdp", "fsdp_transpose", "context", "expert")
-    windowed = (fs > 4) & (fs < 64)
-    tiled = cand.num_vocab_tiling > 1
-    q = cand.num_vocab_tiling
-    logit = 2 * n * V / t
-    nD = width_bytes(n, D, t)
-    base = []
-    base.append(T("weight_copies_bytes", "weight_casts_bytes", 2.0 * Pm if wb == 4 else 0 * ones))
-    blocks = sum(g.count for g in arch.layer_groups)
-    base.append(T("saved_activations_bytes", "layer_inputs_bytes", np.where(offloaded(cand, "decoder_layer_input"), 0, nD * blocks)))
-    host = np.where(offloaded(cand, "decoder_layer_input"), nD * blocks, 0)
-    for gi, g in enumerate(arch.layer_groups):
-        for li, l in enumerate(g.layers):
-            rows = expert_rows(case, l.feed_forward, here) if l.feed_forward.is_moe else n
-            for nm, by in named_bytes(l, D, here, rows).items():
-                names = (nm,)
-                if nm == "moe_mlpwi_0": names = (nm, "mlpwi_0")
-                k = kept(cand, *names)
-                if k.any():
-                    base.append(T("saved_activations_bytes", f"saved_{nm}_bytes", by * k * g.count * l.count))
-                host = host + by * offloaded(cand, *names) * g.count * l.count
-    grads = T("gradients_bytes", "layer_gradients_bytes", gb * P)
-    head_full = 2.0 * D * V / t
-    head_shard = sum(sharded_elements(x, cand) for x in outer)
-    out = []
-    # loss
-    loss = [*base, T("logits_bytes", "logits_bytes", 2 * logit / q), T("gathered_weights_bytes", "gathered_head", head_full), T("layer_work_bytes", "residual", 4 * nD)]
-    out.append(Moment("loss", tuple(loss)))
-    keepdl = np.where(tiled, 0, np.where(sparse_core | (fs >= 64), logit, np.where(windowed, 4.0 * D * V / t / fs, head_full)))
-    for gi, g in enumerate(arch.layer_groups):
-        work = [layer_terms(case, cand, l, here, sparse_core, windowed) for l in g.layers]
-        for li, (l, w) in enumerate(zip(g.layers, work)):
-            pers = [*base, grads, T("logits_bytes", "logits_gradient", keepdl), T("layer_work_bytes", "head_residuals", np.where(tiled, 1, 3) * nD)]
-            for nm, ts in w.items():
-                out.append(Moment(f"{nm} {gi}.{li}", tuple(pers + ts)))
-    return Moments(tuple(Moment(m.name, m.terms, FRAG) for m in out), 0.06 * ones, host)
+def _in_turn(group: LayerGroup) -> list[tuple[Layer, list[Layer]]]:
+    """Each kind of layer of a block with the other layers of the block."""
+    flat = [layer for layer in group.layers for _ in range(layer.count)]
+    return [(layer, [*flat[: flat.index(layer)], *flat[flat.index(layer) + 1 :]]) for layer in group.layers]
 
 
-def layer_terms(case, cand, l: Layer, here: Local, sc, windowed):
-    a, ff, D = l.attention, l.feed_forward, case.architecture.model_width
-    n, t, c = here.tokens, here.tensor, here.context
-    N, K = a.n_query_heads, a.n_key_value_heads
-    nD = width_bytes(n, D, t)
-    q = head_bytes(n, N, a.qk_width, t); kv = head_bytes(n, K, a.qk_width + a.v_width, t) * c; o = head_bytes(n, N, a.v_width, t)
-    lse = np.where(spared(cand, "context"), 1, LANES) * 4 * n * N / t
-    att = [T("layer_work_bytes", "attention_residuals", q + kv + o + lse), T("layer_work_bytes", "residual_stream", 4 * nD)]
-    attw = 2.0 * D * (N * a.qk_width + K * (a.qk_width + a.v_width) + N * a.v_width) / t
-    r = {}
-    if not ff.is_moe:
-        F = width_bytes(n, ff.width, t)
-        if ff.gated:
-            cnt = 6.0 - spared(cand, "mlpwi_0") - spared(cand, "mlpwi_1") - (0 if sc else 2)
-        else:
-            cnt = 3.0 - spared(cand, "mlpwi")
-        W = 2.0 * D * ff.width / t
-        r["feed_forward_backward"] = [*att, T("layer_work_bytes", "feed_forward_work", cnt * F), T("gathered_weights_bytes", "gathered", attw + 2 * W + (0 if sc else W))]
-        wg = ~windowed * 2 * (ff.n_matrices * W + attw)
-        r["weight_gradients"] = [T("layer_work_bytes", "residual_stream", 3 * nD), T("gathered_weights_bytes", "unreduced_gradients", wg)]
-    else:
-        R = expert_rows(case, ff, here)
-        RD, RF = width_bytes(R, D, 1), width_bytes(R, ff.width, t)
-        W = 2.0 * D * ff.width * ff.n_experts / here.expert / t
-        r["experts_backward"] = [*att, T("moe_dispatch_bytes", "rows_D", 6 * RD), T("moe_dispatch_bytes", "rows_F", 3 * RF), T("gathered_weights_bytes", "gathered", attw + W)]
-    return r
+def _held_matrices(layer: Layer, setting: Setting) -> list[Part]:
+    """Gathered expert matrices that a layer of a block keeps from its recomputation to its backward pass."""
+    return [expert_matrices(layer.feed_forward, setting, 3.0)] if layer.feed_forward.is_moe else []
+
+
+def _with_holes(parts: list[Part]) -> tuple[Part, ...]:
+    alive = sum(term.value for _, term in parts)
+    return (*parts, part("fragmentation", "fragmentation", terms.fragmentation_bytes, f=FRAGMENTATION, b=alive))
+
+
+def _setting(case: Case, candidates: Candidates) -> Setting:
+    shards = candidates.degree("fsdp", "fsdp_transpose", "context", "expert").astype(np.float64)
+    here = local(case, candidates)
+    return Setting(
+        case=case,
+        candidates=candidates,
+        here=here,
+        shards=shards,
+        ring=(shards > 4) & (shards < 64) & (here.tensor == 1),
+        fuses_matmuls=case.cluster.chip.jax_devices_per_chip == 1,
+    )
+
+
+# --- what persists -----------------------------------------------------------------------------------------------------
+
+
+def _saved(setting: Setting) -> list[Part]:
+    """Activations kept from the forward to the backward pass: block inputs, and what the remat policy names."""
+    case, candidates, here = setting.case, setting.candidates, setting.here
+    blocks = float(sum(group.count for group in case.architecture.layer_groups))
+    on_device = ~offloaded(candidates, "decoder_layer_input")
+    found = [
+        part(
+            "saved_activations", "block_inputs", terms.layer_inputs_bytes,
+            L=blocks * on_device, n=here.tokens, D=setting.width, t=here.tensor,
+        )  # fmt: skip
+    ]
+    for name, (count, size, names) in _named(setting).items():
+        if (held := kept(candidates, *names)).any():
+            found.append(part("saved_activations", f"saved_{name}", terms.kept_bytes, L=held * count, a=size))
+    return found
+
+
+def _named(setting: Setting) -> dict[str, tuple[float, Floats, tuple[str, ...]]]:
+    """Each named activation: layers that have it, bytes in one of them, and the policy names that keep it."""
+    found: dict[str, tuple[float, Floats, tuple[str, ...]]] = {}
+    for g, group in enumerate(setting.case.architecture.layer_groups):
+        for i, layer in enumerate(group.layers):
+            ff = layer.feed_forward
+            rows = expert_rows(ff, setting) if ff.is_moe else setting.here.tokens
+            for name, size in named_bytes(layer, setting.width, setting.here, rows).items():
+                names = (name, "mlpwi_0") if name == "moe_mlpwi_0" else (name,)
+                found[f"{name}_{g}_{i}"] = (float(group.count * layer.count), size, names)
+    return found
+
+
+def _offloaded(setting: Setting) -> Floats:
+    """Activations kept in host memory, `(n,)`."""
+    here, candidates = setting.here, setting.candidates
+    blocks = sum(group.count for group in setting.case.architecture.layer_groups)
+    stream = 2.0 * here.tokens * setting.width / here.tensor
+    total: Floats = stream * blocks * offloaded(candidates, "decoder_layer_input")
+    for count, size, names in _named(setting).values():
+        total = total + count * size * offloaded(candidates, *names)
+    return total
+
+
+def _stacks(setting: Setting) -> Ints:
+    """Elements of the scanned layers' matrices on a device, `(n,)`."""
+    groups = setting.case.architecture.layer_groups
+    total = np.zeros(len(setting.candidates), dtype=np.int64)
+    for tensor in parameter_tensors(setting.case.architecture):
+        if tensor.group is not None and groups[tensor.group].count > 1 and tensor.role not in ("norm", "bias"):
+            total += sharded_elements(tensor, setting.candidates)
+    return total
+
+
+def _layer_elements(setting: Setting, *, outer: bool) -> Ints:
+    """Weight elements on a device inside or outside the layers, `(n,)`."""
+    total = np.zeros(len(setting.candidates), dtype=np.int64)
+    for tensor in parameter_tensors(setting.case.architecture):
+        if (tensor.group is None) == outer:
+            total += sharded_elements(tensor, setting.candidates)
+    return total
+
+
+def _weight_copies(setting: Setting) -> list[Part]:
+    """Bfloat16 copies of float32 weights; with gradient accumulation also the running sums, all through the step."""
+    optimizer, candidates = setting.case.workload.optimizer, setting.candidates
+    weight = DTYPE_BYTES[optimizer.weight_dtype]
+    found = []
+    accumulates = candidates.gradient_accumulation > 1
+    outer = _layer_elements(setting, outer=True)
+    if weight > 2:  # noqa: PLR2004 - bytes of bfloat16
+        copied = _stacks(setting) + outer * accumulates
+        found.append(part("weight_copies", "weight_copies", terms.weight_copies_bytes, P=copied))
+    if accumulates.any():
+        summed = (outer + _layer_elements(setting, outer=False)) * accumulates
+        found.append(part("gradients", "gradient_sums", terms.accumulated_gradients_bytes, P=summed, w=weight))
+    return found
+
+
+def _gradients(setting: Setting) -> list[Part]:
+    optimizer = setting.case.workload.optimizer
+    held = min(DTYPE_BYTES[optimizer.weight_dtype], DTYPE_BYTES[optimizer.gradient_dtype])
+    return [
+        part("gradients", "layer_gradients", terms.layer_gradients_bytes, P=_layer_elements(setting, outer=False), g=held)
+    ]
+
+
+# --- loss and head -----------------------------------------------------------------------------------------------------
+
+
+def _loss(setting: Setting) -> list[Part]:
+    """Logits and their gradient, the gathered head, and the stream around the last normalisation."""
+    case, here, q = setting.case, setting.here, setting.candidates.num_vocab_tiling
+    V, D = case.architecture.vocab_size, setting.width
+    return [
+        part("logits", "logits_and_gradient", terms.logits_bytes, c=2.0, n=here.tokens, V=V, t=here.tensor, q=q),
+        part("gathered_weights", "gathered_head", terms.head_bytes, c=setting.gathers, D=D, V=V, t=here.tensor),
+        part("layer_work", "last_stream", terms.stream_bytes, c=3.0, n=here.tokens, D=D, t=here.tensor),
+    ]
+
+
+def _keeps_logits_gradient(setting: Setting) -> Bools:
+    """Whether the head's gradient is only computed after the layers' backward pass, `(n,)`, so that of the logits waits."""
+    arch, here, chip = setting.case.architecture, setting.here, setting.case.cluster.chip
+    smaller = here.tokens <= setting.width
+    late_ring = chip.name in ("tpu7x", "v6e")
+    apart = np.where((here.rows <= 1) | (here.tensor > 1), smaller, True)  # noqa: FBT003
+    keeps = np.where(setting.ring, late_ring, np.where(setting.shards == 1, True, apart))  # noqa: FBT003
+    return keeps & (setting.candidates.num_vocab_tiling == 1) & (not arch.tied_embeddings)
+
+
+def _after_loss(setting: Setting) -> list[Part]:
+    """What the head leaves alive through the layers' backward pass."""
+    arch, here = setting.case.architecture, setting.here
+    V, D = arch.vocab_size, setting.width
+    keeps = _keeps_logits_gradient(setting)
+    tiled = setting.candidates.num_vocab_tiling > 1
+    early = ~keeps & ~tiled
+    share = np.where(setting.ring, 2.0 / setting.shards, 1.0)
+    return [
+        part("logits", "logits_gradient", terms.logits_bytes, c=keeps * 1.0, n=here.tokens, V=V, t=here.tensor, q=1),
+        part("gradients", "head_gradient", terms.head_bytes, c=early * share + tiled * 2.0 / setting.shards, D=D, V=V, t=here.tensor),
+        part("layer_work", "last_stream", terms.stream_bytes, c=1.0 + 2.0 * keeps, n=here.tokens, D=D, t=here.tensor),
+        part("layer_work", "last_stream_gathered", terms.gathered_stream_bytes, c=keeps * setting.tensor_split, n=here.tokens, D=D),
+    ]

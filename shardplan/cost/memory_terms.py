@@ -1,0 +1,104 @@
+"""Formulas of the memory model: bytes on a device of one kind of buffer, times the number `c` of them alive together.
+
+Letters: L layers, D model width, F feed-forward width, V vocabulary, N query heads, K key-value heads, H and J widths of
+a key and a value head, T sequence, n tokens of a micro-step on a device, R rows of the expert buffers, E experts,
+P weight elements; t tensor, x context and e expert degree, q vocabulary tiles; g and w bytes a gradient and a weight.
+Activations are bfloat16: 2 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardplan.units import Floats, Ints
+
+
+def weight_copies_bytes(P: Ints) -> Floats:
+    """The device's shards of the scanned layers in bfloat16, made once and kept through both passes. Source: buffer dumps."""
+    return 2.0 * P
+
+
+def layer_gradients_bytes(P: Ints, g: int) -> Floats:
+    """Gradients of all scanned layers, stacked, sharded as the weights. Source: buffer dumps."""
+    return 1.0 * g * P
+
+
+def accumulated_gradients_bytes(P: Ints, w: int) -> Floats:
+    """Sum of the micro-steps' gradients, and the outer weights in bfloat16. Source: maxtext reference 4.3."""
+    return 1.0 * w * P
+
+
+def layer_inputs_bytes(L: Floats, n: Floats, D: int, t: Floats) -> Floats:
+    """The residual stream entering every scanned block, kept for the backward pass. Source: maxtext reference 3.2."""
+    return 2 * L * n * D / t
+
+
+def kept_bytes(L: Floats, a: Floats) -> Floats:
+    """A named activation of a bytes in each of L layers, kept by the remat policy. Source: maxtext reference 3.2."""
+    return L * a
+
+
+def logits_bytes(c: Floats, n: Floats, V: int, t: Floats, q: Ints) -> Floats:
+    """Logits or their gradient; both fit in bfloat16, the float32 softmax is fused. Source: buffer dumps."""
+    return c * 2 * n * V / (t * q)
+
+
+def head_bytes(c: Floats, D: int, V: int, t: Floats) -> Floats:
+    """Output head gathered over all axes but tensor, or its gradient before the reduce-scatter. Source: buffer dumps."""
+    return c * 2 * D * V / t
+
+
+def stream_bytes(c: Floats, n: Floats, D: int, t: Floats) -> Floats:
+    """Residual-stream tensors: the tensor axis splits their width. Source: maxtext reference 1.4."""
+    return c * 2 * n * D / t
+
+
+def gathered_stream_bytes(c: Floats, n: Floats, D: int) -> Floats:
+    """Residual-stream tensors gathered over the tensor axis for a matmul. Source: buffer dumps."""
+    return c * 2 * n * D
+
+
+def attention_bytes(n: Floats, N: int, K: int, H: int, J: int, x: Floats, t: Floats) -> Floats:
+    """Queries and attention output, keys and values of the whole sequence. Source: buffer dumps."""
+    return 2 * n * (N * (H + J) + x * K * (H + J)) / t
+
+
+def statistics_bytes(n: Floats, N: int, H: Floats, t: Floats) -> Floats:
+    """Log-sum-exp of each query in float32, H lanes wide as the kernel writes it. Source: buffer dumps."""
+    return 4 * n * N * H / t
+
+
+def scores_bytes(c: Floats, n: Floats, N: int, T: int, t: Floats) -> Floats:
+    """Scores of unfused attention: every query against every key. Source: buffer dumps."""
+    return c * 2 * n * N * T / t
+
+
+def feed_forward_bytes(c: Floats, n: Floats, F: int, t: Floats) -> Floats:
+    """Hidden activations of the feed-forward block and their gradients. Source: buffer dumps."""
+    return c * 2 * n * F / t
+
+
+def expert_rows_bytes(c: Floats, R: Floats, D: int) -> Floats:
+    """Routed tokens of model width, sorted by expert. Source: buffer dumps."""
+    return c * 2 * R * D
+
+
+def expert_hidden_bytes(c: Floats, R: Floats, F: int, t: Floats) -> Floats:
+    """Hidden activations of the routed tokens and their gradients. Source: buffer dumps."""
+    return c * 2 * R * F / t
+
+
+def expert_weights_bytes(c: Floats, E: int, D: int, F: int, e: Floats, t: Floats) -> Floats:
+    """Expert matrices gathered over the axes that split the width, or their gradients before the reduce-scatter."""
+    return c * 2 * E * D * F / (e * t)
+
+
+def matrices_bytes(c: Floats, W: int, t: Floats) -> Floats:
+    """W weight elements of one layer gathered in bfloat16, or their gradients before the reduce-scatter."""
+    return c * 2 * W / t
+
+
+def fragmentation_bytes(f: float, b: Floats) -> Floats:
+    """Holes between the b bytes that are alive: the share of the heap the compiler cannot fill. Source: buffer dumps."""
+    return f * b
