@@ -101,9 +101,7 @@ def kind(annotation: Any) -> str | list[Any]:  # noqa: PLR0911 - one return a fo
         return "list"
     if origin is dict:
         return "map"
-    return {bool: "bool", int: "int", float: "float", str: "text", list: "list", dict: "map"}.get(
-        annotation, "any"
-    )
+    return {bool: "bool", int: "int", float: "float", str: "text", list: "list", dict: "map"}.get(annotation, "any")
 
 
 def model_values(path: Path) -> dict[str, Any]:
@@ -131,14 +129,10 @@ def main(out: Path) -> None:
             effects[name] = effect
     rows = []
     for name, field in sorted(configuration.MaxTextConfig.model_fields.items()):
-        default = base.get(
-            name, field.default if isinstance(field.default, (bool, int, float, str)) else None
-        )
+        default = base.get(name, field.default if isinstance(field.default, (bool, int, float, str)) else None)
         effect = effects.get(name, "inert")
         default = None if default == "None" else default
-        nested = isinstance(default, dict) or (
-            isinstance(default, list) and any(isinstance(v, list) for v in default)
-        )
+        nested = isinstance(default, dict) or (isinstance(default, list) and any(isinstance(v, list) for v in default))
         if effect == "inert" or nested:
             default = None  # not read
         rows.append(f"  {json.dumps(name)}: {json.dumps([effect, kind(field.annotation), default])}")
@@ -146,18 +140,14 @@ def main(out: Path) -> None:
         name for name in typing.get_args(configuration.RunInfo.model_fields["model_name"].annotation)
         if (folder / "models" / f"{name.replace('-Instruct', '')}.yml").is_file()
     )  # fmt: skip
-    set_by_models = {
-        name: model_values(folder / "models" / f"{name.replace('-Instruct', '')}.yml") for name in models
-    }
+    set_by_models = {name: model_values(folder / "models" / f"{name.replace('-Instruct', '')}.yml") for name in models}
     head = {
         "maxtext": importlib.metadata.version("maxtext"),
         "source": "maxtext/configs/types.py (types), configs/base.yml (defaults), configs/models (what a model sets)",
         "columns": ["effect", "type or choices", "default"],
     }
     text = json.dumps(head)[:-1] + ',\n"keys": {\n' + ",\n".join(rows) + "\n},\n"
-    text += '"models": {\n' + ",\n".join(
-        f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in set_by_models.items()
-    )
+    text += '"models": {\n' + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in set_by_models.items())
     out.write_text(text + "\n}}\n")
     print(len(rows), "keys,", len(models), "models")
 

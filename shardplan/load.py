@@ -28,9 +28,7 @@ def parse_case(document: Document, folder: Path = Path()) -> Case:
     return read_case(document, lambda name, mark: _model(name, mark, folder))
 
 
-def load_command(
-    words: Sequence[str], *, accelerator: str | None = None, slices: int | None = None
-) -> Launch:
+def load_command(words: Sequence[str], *, accelerator: str | None = None, slices: int | None = None) -> Launch:
     """A MaxText command line as it will be launched.
 
     The accelerator comes from the argument, from xpk's --tpu-type, or from `compile_topology`. Raises InputError for what
@@ -116,7 +114,7 @@ def _cluster(settings: Settings, accelerator: str | None, slices: int | None) ->
             [Diagnostic("SP011", "which accelerator? the command does not say", Mark(settings.source), hint)]
         )
     number = slices or max(settings["compile_topology_num_slices"], settings["num_slices"], 1)
-    mark = None if accelerator else settings.mark("compile_topology")
+    mark = Mark(settings.source) if accelerator else settings.mark("compile_topology")
     return resolve_cluster(None, accelerator=name, slices=number, mark=mark)
 
 

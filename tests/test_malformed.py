@@ -168,7 +168,10 @@ YAML_TEXTS: dict[str, tuple[str, str]] = {
     "zero slices": (cluster(CLUSTER + "  slices: 0\n"), "SP013"),
     "slices by a float": (cluster(CLUSTER + "  slices: 2.0\n"), "SP012"),
     "a price of nothing": (cluster(CLUSTER + "  usd_per_chip_hour: 0\n"), "SP013"),
-    "fp8 on a chip without it": (case(WORKLOAD and MODEL, WORKLOAD + "  precision: fp8\n", "  chip: v4\n  topology: 2x2x2\n"), "SP015"),
+    "fp8 on a chip without it": (
+        case(WORKLOAD and MODEL, WORKLOAD + "  precision: fp8\n", "  chip: v4\n  topology: 2x2x2\n"),
+        "SP015",
+    ),
     # constraints, runtime, plan
     "headroom of 150%": (constraints("{hbm_headroom: 150%}"), "SP013"),
     "headroom in words": (constraints("{hbm_headroom: some}"), "SP012"),
@@ -403,7 +406,9 @@ SCALARS = st.one_of(
     st.text(max_size=20), st.sampled_from(["tpu7x", "4x4x4", "auto", "2M", "fsdp", "mla", "moe", "custom", "adamw", "5%"]),
 )  # fmt: skip
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3), max_leaves=6
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
 )
 PATHS = st.sampled_from(
     [
@@ -440,7 +445,7 @@ def test_any_value_in_any_field_is_read_or_refused(changes: list[tuple[tuple[Any
     try:
         parse_case(Document(value, "case.yaml"))
     except InputError as error:
-        assert all(d.mark is not None for d in error.diagnostics)  # noqa: PT017 - both ends are fine
+        assert all(d.mark is not None for d in error.diagnostics)
 
 
 @settings(max_examples=100, deadline=None)
@@ -477,7 +482,7 @@ def test_any_flags_are_read_or_refused(flags: list[tuple[str, str]]) -> None:
     try:
         launch = load_command(words, accelerator="tpu7x-16")
     except ShardplanError as error:
-        assert all(d.mark is not None for d in error.diagnostics)  # noqa: PT017 - both ends are fine
+        assert all(d.mark is not None for d in error.diagnostics)
     else:
         degrees = [*launch.split.ici.values()]
         product = 1
@@ -492,4 +497,4 @@ def test_any_command_line_is_read_or_refused(line: str) -> None:
     try:
         load_command([line], accelerator="tpu7x-16")
     except ShardplanError as error:
-        assert error.diagnostics  # noqa: PT017 - both ends are fine
+        assert error.diagnostics

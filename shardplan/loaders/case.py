@@ -198,9 +198,7 @@ def _remat_problems(document: Document, constraints: Constraints, plan: Split | 
     def check_tensors(tensors: dict[str, Any], path: tuple[str, ...]) -> None:
         for tensor in tensors.keys() - TENSORS:
             message = f"unknown activation {tensor[:60]!r}; the names are {', '.join(sorted(TENSORS))}"
-            problems.append(
-                Diagnostic("SP010", message, document.key_mark((*path, tensor)), suggest(tensor, TENSORS))
-            )
+            problems.append(Diagnostic("SP010", message, document.key_mark((*path, tensor)), suggest(tensor, TENSORS)))
 
     def check_policy(policy: str, allowed: list[str], path: tuple[str, ...]) -> None:
         if policy not in allowed:
@@ -228,9 +226,7 @@ def _precision_problems(document: Document, workload: Workload, cluster: Cluster
     return [Diagnostic("SP015", message, document.mark(("workload", "precision")), "use precision: bf16")]
 
 
-def _position_problems(
-    document: Document, architecture: Architecture, workload: Workload
-) -> list[Diagnostic]:
+def _position_problems(document: Document, architecture: Architecture, workload: Workload) -> list[Diagnostic]:
     if not 0 < architecture.n_positions < workload.sequence_length:
         return []
     message = (

@@ -129,16 +129,12 @@ class _Reader:
             self._flag(word, mark)
         elif word.strip():
             message = f"expected key=value, found {word[:80]!r}"
-            self.problems.append(
-                Diagnostic("SP004", message, mark, "MaxText flags have no dashes and no blanks")
-            )
+            self.problems.append(Diagnostic("SP004", message, mark, "MaxText flags have no dashes and no blanks"))
 
     def finish(self) -> None:
         """Raise what was wrong, or that there was nothing."""
         if not self.problems and not self.flags and self.program is None:
-            self.problems.append(
-                Diagnostic("SP006", "the command line holds no MaxText launch", Mark("command line"))
-            )
+            self.problems.append(Diagnostic("SP006", "the command line holds no MaxText launch", Mark("command line")))
         if self.problems:
             raise InputError(self.problems)
 
@@ -150,9 +146,7 @@ class _Reader:
 
     def _start(self, program: str, mark: Mark) -> None:
         self.program = program
-        if not _TRAINERS.fullmatch(program) or any(
-            part in program for part in ("post_train", "sft", "dpo", "rl.")
-        ):
+        if not _TRAINERS.fullmatch(program) or any(part in program for part in ("post_train", "sft", "dpo", "rl.")):
             message = f"{program[:80]!r} is not MaxText's pre-training trainer"
             hint = "expected maxtext.trainers.pre_train.train or train_compile"
             self.problems.append(Diagnostic("SP015", message, mark, hint))

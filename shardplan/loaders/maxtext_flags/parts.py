@@ -125,17 +125,13 @@ def _check_choices(settings: Settings, attention: str) -> bool:
     """Whether kernels, strategies and factors are ones that can be modelled; notes those priced as something else."""
     before = len(settings.invalid) + len(settings.unreadable)
     if attention not in {"flash", "dot_product"}:
-        settings.cannot(
-            "attention", f"attention={attention[:80]} cannot be modelled; expected flash or dot_product"
-        )
+        settings.cannot("attention", f"attention={attention[:80]} cannot be modelled; expected flash or dot_product")
     quantization, strategy = settings["quantization"], settings["context_parallel_strategy"]
     if quantization not in QUANTIZATIONS:
         expected = "expected int8, fp8 or fp8_full"
         settings.cannot("quantization", f"quantization={quantization} cannot be modelled yet; {expected}")
     elif quantization and not settings["use_qwix_quantization"]:
-        settings.notes.append(
-            f"quantization={quantization} without use_qwix_quantization=true is priced as with it"
-        )
+        settings.notes.append(f"quantization={quantization} without use_qwix_quantization=true is priced as with it")
     if strategy == "usp":
         settings.cannot("context_parallel_strategy", "context_parallel_strategy=usp cannot be modelled yet")
     elif strategy not in {"all_gather", "ring", "ulysses"}:
@@ -165,9 +161,7 @@ def remat_of(settings: Settings) -> tuple[str, dict[str, Any]]:
         settings.notes.append("engram has no effect on the remat policy in MaxText")
     if policy == "custom":
         usual = {"decoder_layer_input": ("device", "remat")}
-        return policy, {
-            name: where for name, where in given.items() if where not in usual.get(name, ("remat",))
-        }
+        return policy, {name: where for name, where in given.items() if where not in usual.get(name, ("remat",))}
     if written == "none" and not settings["scan_layers"]:
         message = "remat_policy=none with scan_layers=false cannot be modelled yet"
         settings.cannot("remat_policy", message, "use remat_policy=minimal")
@@ -177,11 +171,7 @@ def remat_of(settings: Settings) -> tuple[str, dict[str, Any]]:
     if policy not in POLICIES:
         message = f"remat_policy is {written[:80]!r}; expected custom or one of {', '.join(POLICIES)}"
         settings.refuse("SP014", "remat_policy", message, suggest(written, [*POLICIES, "custom"]))
-    idle = [
-        name
-        for name, where in given.items()
-        if where != ("device" if name == "decoder_layer_input" else "remat")
-    ]
+    idle = [name for name, where in given.items() if where != ("device" if name == "decoder_layer_input" else "remat")]
     if idle:
         settings.notes.append(f"{', '.join(idle)}: no effect with remat_policy={written}, only with custom")
     return policy, {}

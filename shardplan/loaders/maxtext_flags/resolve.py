@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from shardplan.loaders.maxtext_flags.checks import check_routing, check_tiles, microbatches_of
+from shardplan.loaders.maxtext_flags.checks import check_switches, check_tiles, microbatches_of
 from shardplan.loaders.maxtext_flags.parts import remat_of, runtime_of, workload_of
 from shardplan.spec import AXES, Case, Split
 
@@ -42,7 +42,7 @@ def resolve(settings: Settings, architecture: Architecture, cluster: Cluster, na
     policy, tensors = remat_of(settings)
     microbatches = microbatches_of(settings, architecture, degrees["pipeline"])
     check_tiles(settings, degrees["context"])
-    check_routing(settings, architecture, degrees["expert"])
+    check_switches(settings, degrees["expert"])
     settings.raise_problems()
     assert workload is not None, "a part that cannot be built has noted why"
     assert runtime is not None, "a part that cannot be built has noted why"
@@ -57,9 +57,7 @@ def resolve(settings: Settings, architecture: Architecture, cluster: Cluster, na
         remat_tensors=tensors,
         allow_split_physical_axes=settings["allow_split_physical_axes"],
     )
-    case = Case(
-        name=name, architecture=architecture, workload=workload, cluster=cluster, runtime=runtime, plan=split
-    )
+    case = Case(name=name, architecture=architecture, workload=workload, cluster=cluster, runtime=runtime, plan=split)
     return Launch(case, split, tuple(settings.echo), tuple(dict.fromkeys(settings.notes)))
 
 
@@ -69,9 +67,7 @@ def _axes(settings: Settings, network: str, target: int) -> dict[str, int]:
     wrong = [axis for axis, degree in degrees.items() if degree < 1 and degree != -1]
     for axis in wrong:
         key = f"{network}_{axis}_parallelism"
-        settings.refuse(
-            "SP013", key, f"{key} is {degrees[axis]}; expected at least 1, or -1 for what is left"
-        )
+        settings.refuse("SP013", key, f"{key} is {degrees[axis]}; expected at least 1, or -1 for what is left")
     unknown = [axis for axis, degree in degrees.items() if degree == -1]
     if len(unknown) > 1:
         _refuse_two_unknown(settings, network, unknown)

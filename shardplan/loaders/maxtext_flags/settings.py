@@ -123,16 +123,10 @@ def _check_effects(settings: Settings) -> None:
     own = sorted(OWN_RULES & settings.model.keys() - settings.given.keys())
     if settings["override_logical_axis_rules"] and own:
         name = settings["model_name"]
-        settings.notes.append(
-            f"model_name={name} brings its own {', '.join(own)}; priced with MaxText's default rules"
-        )
+        settings.notes.append(f"model_name={name} brings its own {', '.join(own)}; priced with MaxText's default rules")
     for name in sorted({**settings.given, **settings.model}):
         key, value = keys[name], settings[name]
-        if (
-            name in own
-            or value == key.default
-            or (key.default is None and value in ("", [], {}, False, 0, -1))
-        ):
+        if name in own or value == key.default or (key.default is None and value in ("", [], {}, False, 0, -1)):
             continue
         if key.effect == "refused" and name not in own:
             by = "" if name in settings.given else f" (set by model_name={settings['model_name']})"
