@@ -49,7 +49,7 @@ def verify(  # noqa: PLR0917 - one argument an option
     \b
     Examples:
       shardplan verify case.yaml
-      shardplan verify case.yaml --top 3 --python .maxtext-env/bin/python
+      shardplan verify case.yaml --top 3 --python .venv-maxtext/bin/python
     """
     from shardplan.cli.output import finish, show
     from shardplan.engine import decide

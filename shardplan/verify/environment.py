@@ -14,7 +14,7 @@ from shardplan.errors import Diagnostic, InputError
 VARIABLE = "SHARDPLAN_MAXTEXT_PYTHON"
 NEEDED = ("maxtext", "jax", "libtpu")
 _HINT = (
-    "`make maxtext-env` builds one (Python 3.12, about two minutes); then pass --python .maxtext-env/bin/python "
+    "`make maxtext-env` builds one (Python 3.12, about two minutes); then pass --python .venv-maxtext/bin/python "
     f"or set {VARIABLE}"
 )
 _ASK = (
