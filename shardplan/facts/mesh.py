@@ -75,8 +75,6 @@ FACTS: Final = (
           lambda o: o.has_pair("tensor") > 0),
     _mesh("ep_on_pair", TRUTH, "Whether expert parallelism uses the die-to-die link of a two-device chip.",
           lambda o: o.has_pair("expert") > 0),
-    _mesh("weight_links", "", "Torus axes that gathering weights keeps busy; a line counts half.",
-          lambda o: o.links(*GATHERED)),
     _mesh("dp_links", "", "Torus axes that the gradient sum of data parallelism keeps busy; a line counts half.",
           lambda o: o.links("data")),
     _mesh("tp_links", "", "Torus axes that tensor parallelism keeps busy; a line counts half, a die-to-die link more.",

@@ -11,6 +11,7 @@ from shardplan.facts.machine import dcn_intensity, ici_intensity
 from shardplan.facts.mesh import GATHERED
 from shardplan.facts.model import FACTS as MODEL
 from shardplan.facts.observation import Fact, Observation
+from shardplan.spec import AXES
 
 _MODEL: Final = {fact.name: fact for fact in MODEL}
 
@@ -19,18 +20,33 @@ def _model(o: Observation, name: str) -> Any:
     return _MODEL[name].of(o)
 
 
+def gather_axes(o: Observation) -> tuple[str, ...]:
+    """Axes over which the weights that bind are gathered: experts stay split over the expert axis."""
+    return tuple(axis for axis in GATHERED if axis != "expert" or not o.case.architecture.is_moe)
+
+
 def _sparsity(o: Observation) -> Any:
-    """Weights moved over weights used: E / k, less where experts are split."""
+    """Weights gathered over weights used: E / k, less where experts are split."""
     return intensity.sparsity(_model(o, "sparsity"), 1.0, o.degree("expert"))
 
 
 def _tokens_per_gather(o: Observation) -> Any:
-    """Tokens that one weight serves once it has come over a chip's links.
+    """Tokens of a tensor group, twice that where the two devices of a chip use the same gathered weights."""
+    return _tokens(o) * o.degree("tensor") * _sharers(o, *gather_axes(o))
 
-    Two devices of a chip share the links: both use the same gathered weight, or, under tensor parallelism, halves of it.
-    """
-    sharers = np.maximum(o.degree("tensor"), o.case.cluster.chip.jax_devices_per_chip)
-    return o.candidates.per_device_batch * o.case.workload.sequence_length * sharers
+
+def _tokens_per_replica(o: Observation) -> Any:
+    """Tokens of all devices of a slice that hold one copy of the weights together."""
+    return _tokens(o) * o.ici(*(axis for axis in AXES if axis != "data")) * _sharers(o, "data")
+
+
+def _tokens(o: Observation) -> Any:
+    return o.candidates.per_device_batch * o.case.workload.sequence_length
+
+
+def _sharers(o: Observation, *axes: str) -> Any:
+    """Devices of a chip among which the axes lie: their collective crosses the chip's links once for all of them."""
+    return np.where(o.has_pair(*axes) > 0, o.case.cluster.chip.jax_devices_per_chip, 1)
 
 
 def _tensor_width(o: Observation) -> Any:
@@ -53,8 +69,7 @@ def _expert_width(o: Observation) -> Any:
 
 def _context_tokens(o: Observation) -> Any:
     """Devices of a chip that share a sequence gather its keys and values once, otherwise each its own."""
-    shared = (o.has_pair("context") > 0) & (o.degree("tensor") == 1)
-    a = ici_intensity(o) / np.where(shared, o.case.cluster.chip.jax_devices_per_chip, 1)
+    a = ici_intensity(o) / _sharers(o, "context")
     return intensity.context_tokens(a, o.links("context"), _model(o, "kv_share"), 1.0)
 
 
@@ -63,18 +78,22 @@ def _fact(name: str, unit: str, about: str, of: object) -> Fact:
 
 
 FACTS: Final = (
+    _fact("weight_links", "", "Torus axes that gathering weights keeps busy; a line counts half.",
+          lambda o: o.links(*gather_axes(o))),
     _fact("tokens_per_gather", "tokens", "Tokens one gathered weight serves, counted at a chip's links.",
           _tokens_per_gather),
+    _fact("tokens_per_replica", "tokens", "Tokens the devices of one replica have together, counted at a chip's links.",
+          _tokens_per_replica),
     _fact("moved_over_used", "", "Weights moved over weights used by a token: E / k, less where experts are split; 1 dense.",
           _sparsity),
     _fact("worst_routed_rows", "", "Rows of an unbounded routed-token buffer over the balanced ones: min(ep, E / k).",
           lambda o: np.minimum(o.degree("expert"), _model(o, "sparsity"))),
     _fact("gather_tokens_needed", "tokens", "Tokens one gathered weight must serve for FSDP to be compute-bound.",
-          lambda o: intensity.gather_tokens(ici_intensity(o), o.links(*GATHERED), _sparsity(o))),
-    _fact("dp_tokens_needed", "tokens", "Tokens a chip for data parallelism inside a slice to be compute-bound.",
-          lambda o: intensity.gather_tokens(ici_intensity(o), o.links("data"), _sparsity(o))),
+          lambda o: intensity.gather_tokens(ici_intensity(o), o.links(*gather_axes(o)), _sparsity(o))),
+    _fact("dp_tokens_needed", "tokens", "Tokens a replica for data parallelism inside a slice to be compute-bound.",
+          lambda o: intensity.gather_tokens(ici_intensity(o), o.links("data"), _model(o, "sparsity"))),
     _fact("slice_tokens_needed", "tokens", "Tokens a slice for sums or gathers across slices to be compute-bound.",
-          lambda o: intensity.slice_tokens(dcn_intensity(o), _sparsity(o))),
+          lambda o: intensity.slice_tokens(dcn_intensity(o), _model(o, "sparsity"))),
     _fact("tp_width_needed", "", "Feed-forward width for tensor parallelism of this degree to be compute-bound.",
           _tensor_width),
     _fact("ep_width_needed", "", "Width of one expert for its all-to-alls to be compute-bound.", _expert_width),
