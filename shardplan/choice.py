@@ -39,7 +39,7 @@ SHORT_NAMES = {
 
 _INTENSITY: tuple[tuple[str, tuple[str, ...], str, str, Literal["tokens", "width"]], ...] = (
     ("fsdp", ("fsdp", "fsdp_t"), "tokens_per_gather", "gather_tokens_needed", "tokens"),
-    ("data", ("ici_dp",), "tokens_per_gather", "dp_tokens_needed", "tokens"),
+    ("data", ("ici_dp",), "tokens_per_replica", "dp_tokens_needed", "tokens"),
     ("dcn", ("mesh_slices",), "tokens_per_slice", "slice_tokens_needed", "tokens"),
     ("tensor", ("tp",), "active_width", "tp_width_needed", "width"),
     ("expert", ("ep",), "expert_width", "ep_width_needed", "width"),
