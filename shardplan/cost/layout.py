@@ -20,28 +20,32 @@ if TYPE_CHECKING:
 LANES = 128
 """Elements a tile is wide: the minor dimension."""
 SUBLANES = 8
-"""Rows of 32-bit elements a tile is high: the second minor dimension; 16-bit elements pack twice as many."""
+"""Rows a tile is high: the second minor dimension. A short one takes a smaller tile, of a power of two."""
 GRAIN_BYTES = 512
-"""An array is never smaller, and one of a single dimension is a multiple."""
+"""No array is smaller."""
 
 
 def padded_bytes(sizes: Sequence[Ints], element_bytes: int) -> Ints:
     """Bytes of an array of the given dimensions, columns `(n,)` each, in the layout that pads least."""
     assert sizes, "a scalar takes GRAIN_BYTES"
     if len(sizes) == 1:
-        return _up(sizes[0] * element_bytes, GRAIN_BYTES)
+        rows = np.minimum(_next_power_of_two(-(-sizes[0] // LANES)), SUBLANES)
+        return np.maximum(_up(sizes[0], rows * LANES) * element_bytes, GRAIN_BYTES)
     total = np.prod(np.stack(sizes), axis=0)
     wide = [_up(size, LANES) for size in sizes]
-    rows = SUBLANES * 4 // element_bytes
-    # A short second minor dimension takes a smaller tile: the next power of two.
-    high = [np.where(size >= rows, _up(size, rows), _next_power_of_two(size)) for size in sizes]
+    # Rows of 16 bits are packed in pairs.
+    least_rows = 4 // element_bytes
+    high = [
+        np.where(size >= SUBLANES, _up(size, SUBLANES), np.maximum(_next_power_of_two(size), least_rows))
+        for size in sizes
+    ]
     pairs = permutations(range(len(sizes)), 2)
     least = np.min([total // (sizes[i] * sizes[j]) * wide[i] * high[j] for i, j in pairs], axis=0)
     bytes_: Ints = least * element_bytes
     return bytes_
 
 
-def _up(size: Ints, step: int) -> Ints:
+def _up(size: Ints, step: Ints | int) -> Ints:
     return -(-size // step) * step
 
 

@@ -39,6 +39,8 @@ class ParameterTensor:
     """Tensors of this shape and place in the whole model."""
     stack: int = 1
     """Of those, how many lie in one array, stacked for the scanned loop."""
+    is_stacked: bool = False
+    """Whether the array has a dimension for the stack, be it of one."""
     group: int | None = None
     """Index of the layer group; None outside the decoder's layers."""
     layer: int | None = None
@@ -151,6 +153,7 @@ def pipelined_groups(architecture: Architecture) -> frozenset[int]:
     return frozenset(g for g, group in enumerate(groups) if _shapes(group) <= shapes)
 
 
+@cache
 def scanned_groups(architecture: Architecture) -> tuple[int, ...]:
     """Layer groups that are scanned loops; the remainder of a block pattern is unrolled."""
     groups = architecture.layer_groups
@@ -172,6 +175,7 @@ def _placed(tensor: ParameterTensor, architecture: Architecture, g: int, i: int)
         name=f"group{g}.layer{i}.{tensor.name}",
         copies=group.count * group.layers[i].count,
         stack=group.count,
+        is_stacked=g in scanned_groups(architecture),
         group=g,
         layer=i,
         is_pipelined=g in pipelined_groups(architecture),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +20,7 @@ from shardplan.cost.term import Term
 from shardplan.spec import AXES, DTYPE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from shardplan.candidates import Candidates
     from shardplan.cost.parameters import ParameterTensor
@@ -101,12 +100,12 @@ def argument_bytes(case: Case, candidates: Candidates) -> ArgumentBytes:
     w, m = DTYPE_BYTES[optimizer.weight_dtype], DTYPE_BYTES[optimizer.mu_dtype]
     n_optimizer = OPTIMIZER_SCALARS[optimizer.name]
     on_device = 0 if optimizer.host_offload else n_optimizer
-    rows = distinct([candidates.degree(axis) for axis in AXES])
+    rows = distinct([candidates.degree(axis).astype(np.float64) for axis in AXES])
     meshes = candidates.take(rows.first)
     zero = optimizer.shard_over_data
     stored = _elements((*every, *variable_tensors(architecture)), meshes, w)
     P, M, U, s = (
-        rows.spread(column)
+        column[rows.inverse]
         for column in (
             stored,
             _elements(first, meshes, m, over_data=zero),
@@ -162,32 +161,39 @@ def rng_blocks(architecture: Architecture, candidates: Candidates) -> Floats:
 
 
 def _elements(
-    tensors: Iterable[ParameterTensor], candidates: Candidates, element_bytes: int, *, over_data: bool = False
+    tensors: Sequence[ParameterTensor], candidates: Candidates, element_bytes: int, *, over_data: bool = False
 ) -> Floats:
-    """Elements of one copy of the state of the tensors on a device, `(n,)`, padding included."""
-    tensors = tuple(tensors)
+    """Elements of one copy of the state of the tensors on a device, `(n,)`, padding included.
+
+    A stacked dimension comes second (`param_scan_axis` 1). With pipeline stages all layers of a kind share one stack.
+    """
     total = np.zeros(len(candidates))
-    stacks, is_staged = _pipelined_copies(tensors), candidates.degree("pipeline") > 1
+    stages = candidates.degree("pipeline")
+    layers = _pipelined_copies(tensors)
+
+    def held(tensor: ParameterTensor, sizes: Sequence[Ints]) -> Ints:
+        split = _split_over_data(tensor, sizes, candidates) if over_data else sizes
+        return padded_bytes(split, element_bytes)
+
     for tensor in tensors:
-        sizes, n_arrays = _array_sizes(tensor, candidates, stacks)
-        if over_data:
-            sizes = _split_over_data(tensor, sizes, candidates)
-        padded = padded_bytes(sizes, element_bytes)
-        if tensor.is_pipelined and is_staged.any():
-            # Guard: the stages' dimension is 1 long on a device and so a second minor one that needs no padding.
-            staged = padded_bytes([*sizes, np.ones(len(candidates), dtype=np.int64)], element_bytes)
-            padded = np.where(is_staged, staged, padded)
-        total += n_arrays * padded / element_bytes
-    return np.rint(total)
+        first, *rest = local_sizes(tensor, candidates)
+        stack = np.full(len(candidates), tensor.stack)
+        sizes = [first, stack, *rest] if tensor.is_stacked else [first, *rest]
+        taken = tensor.copies / tensor.stack * held(tensor, sizes)
+        if tensor.is_pipelined and (stages > 1).any():
+            n_layers = layers[_kind(tensor)]
+            # Guard: the stages' dimension is 1 long on a device, a second minor one that needs no padding.
+            sizes = [first, -(-n_layers // stages), *rest, np.ones_like(stages)]
+            taken = np.where(stages > 1, tensor.copies / n_layers * held(tensor, sizes), taken)
+        total += taken
+    return np.rint(total / element_bytes)
 
 
-@cache
-def _pipelined_copies(tensors: tuple[ParameterTensor, ...]) -> Counter[tuple[str, object]]:
+def _pipelined_copies(tensors: Sequence[ParameterTensor]) -> Counter[tuple[str, object]]:
     """Layers that the pipeline stages share, by tensor name inside the layer and shape."""
     counts: Counter[tuple[str, object]] = Counter()
     for tensor in tensors:
-        if tensor.is_pipelined:
-            counts[_kind(tensor)] += tensor.copies
+        counts[_kind(tensor)] += tensor.copies if tensor.is_pipelined else 0
     return counts
 
 
@@ -195,26 +201,7 @@ def _kind(tensor: ParameterTensor) -> tuple[str, object]:
     return tensor.name.rpartition(".")[2], tensor.dims
 
 
-def _array_sizes(
-    tensor: ParameterTensor, candidates: Candidates, stacks: Counter[tuple[str, object]]
-) -> tuple[list[Ints], Floats]:
-    """Dimensions of the arrays a tensor's copies lie in on a device, and how many such arrays there are.
-
-    The stacked dimension comes second (`param_scan_axis` 1). With pipeline stages all layers of a kind share one stack.
-    """
-    sizes = local_sizes(tensor, candidates)
-    if tensor.group is None:
-        return sizes, np.full(len(candidates), float(tensor.copies))
-    n_arrays = np.full(len(candidates), tensor.copies / tensor.stack)
-    stack = np.full(len(candidates), tensor.stack)
-    if tensor.is_pipelined:
-        stages, layers = candidates.degree("pipeline"), stacks[_kind(tensor)]
-        stack = np.where(stages > 1, -(-layers // stages), stack)
-        n_arrays = np.where(stages > 1, tensor.copies / layers, n_arrays)
-    return [sizes[0], stack, *sizes[1:]], n_arrays
-
-
-def _split_over_data(tensor: ParameterTensor, sizes: list[Ints], candidates: Candidates) -> list[Ints]:
+def _split_over_data(tensor: ParameterTensor, sizes: Sequence[Ints], candidates: Candidates) -> list[Ints]:
     """ZeRO-1: the first dimension that `data` divides and `tensor` does not split is split over `data`.
 
     Source: MaxText utils/sharding.py add_data_to_sharding.
@@ -222,10 +209,10 @@ def _split_over_data(tensor: ParameterTensor, sizes: list[Ints], candidates: Can
     data, tensor_degree = candidates.degree("data"), candidates.degree("tensor")
     axes_of_dims = mesh_axes(tensor.dims)
     if len(sizes) > len(axes_of_dims):
-        axes_of_dims = (axes_of_dims[0], (), *axes_of_dims[1:])
+        axes_of_dims = (axes_of_dims[0], (), *axes_of_dims[1:], ())
     is_done = np.zeros(len(candidates), dtype=np.bool_)
     split: list[Ints] = []
-    for size, axes in zip(sizes, axes_of_dims, strict=True):
+    for size, axes in zip(sizes, axes_of_dims, strict=False):
         here = ~is_done & (size % data == 0) & (("tensor" not in axes) | (tensor_degree == 1))
         split.append(np.where(here, size // data, size))
         is_done |= here
