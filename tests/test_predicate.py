@@ -332,5 +332,7 @@ def test_a_predicate_is_as_text_and_knows_its_names() -> None:
     predicate = parse("(tp)>1 and  fits", KINDS)
     assert predicate.text == "tp > 1 and fits"
     assert predicate == parse("tp > 1 and fits", KINDS)
+    assert len({predicate, parse("tp > 1 and fits", KINDS), parse("fits and tp > 1", KINDS)}) == 2
+    assert predicate != "tp > 1 and fits"
     assert predicate.names == {"tp", "fits"}
     assert isinstance(predicate.tree, ast.BoolOp)

@@ -8,6 +8,7 @@ import pytest
 
 from shardplan.chips import chip_names
 from shardplan.data import rules_folder
+from shardplan.dimension import dimension
 from shardplan.errors import InputError
 from shardplan.facts import KINDS, VOCABULARY
 from shardplan.rules import Catalogue, Rule, load_catalogue, placeholders
@@ -73,6 +74,12 @@ def test_facts_are_named_once_and_no_threshold_shares_a_name() -> None:
     names = [fact.name for module in _MODULES for fact in module.FACTS]
     assert len(names) == len(set(names))
     assert not set(names) & CONSTANTS.keys()
+
+
+def test_thresholds_have_a_unit_and_say_why_they_were_chosen() -> None:
+    for name, constant in thresholds().items():
+        dimension(constant.unit)
+        assert constant.kind != "chosen" or len(constant.source) + len(constant.note or "") > 40, name
 
 
 def test_the_suffix_of_a_fact_is_its_unit() -> None:

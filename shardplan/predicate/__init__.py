@@ -9,7 +9,8 @@ One tree gives the mask over all candidates and the explanation of one.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,15 +28,24 @@ if TYPE_CHECKING:
 __all__ = ["Predicate", "parse"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Predicate:
     """A checked condition. Equal if written the same up to spaces and needless parentheses."""
 
-    text: str
-    """The condition in canonical spelling."""
-    tree: ast.expr = field(compare=False, repr=False)
-    kinds: Mapping[str, Kind] = field(compare=False, repr=False)
+    tree: ast.expr
+    kinds: Mapping[str, Kind]
     """Kind of each name it uses."""
+
+    @cached_property
+    def text(self) -> str:
+        """The condition in canonical spelling."""
+        return ast.unparse(self.tree)
+
+    def __eq__(self, other: object) -> bool:
+        return self.text == other.text if isinstance(other, Predicate) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
     @property
     def names(self) -> frozenset[str]:
@@ -71,4 +81,4 @@ def parse(text: str, known: Mapping[str, Kind], mark: Mark | None = None) -> Pre
     if checker.faults:
         raise InputError(checker.faults)
     assert tree is not None
-    return Predicate(ast.unparse(tree), tree, dict(checker.used))
+    return Predicate(tree, checker.used)
