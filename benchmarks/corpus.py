@@ -33,7 +33,7 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 
 def answer(record: dict[str, Any], compiled: Compiled, versions: dict[str, str]) -> dict[str, Any]:
     """A corpus line: the configuration with the compiler's answer."""
-    line = {key: record[key] for key in ("id", "topology", "slices", "flags") if key in record}
+    line: dict[str, Any] = {key: record[key] for key in ("id", "topology", "slices", "flags") if key in record}
     line |= {"mesh": compiled.mesh, "versions": versions, "seconds": compiled.seconds}
     if compiled.arguments_bytes is not None:
         sizes = {"argument": compiled.arguments_bytes, "temp": compiled.temp_bytes, "peak_memory": compiled.peak_bytes}
