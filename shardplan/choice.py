@@ -152,8 +152,8 @@ class Priced:
         for collective, exposed in zip(self.estimates.collectives, self.estimates.time.exposed_s, strict=True):
             if collective.bytes[row] > 0:
                 yield CollectiveOut(
-                    axis=collective.axis,
-                    network=collective.network,
+                    axis=collective.axis_at(row),
+                    network=collective.network_at(row),
                     kind=collective.kind,
                     purpose=collective.purpose,
                     bytes=float(collective.bytes[row]),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from shardplan.spec import Cluster
-    from shardplan.units import Bools, Ints
+    from shardplan.units import Bools, Floats, Ints
 
     class Columns(Protocol):
         """Degrees by mesh axis, such as `candidates.Mesh`."""
@@ -113,6 +113,55 @@ def layouts_of(cluster: Cluster, mesh: Columns) -> tuple[list[Layout | None], In
     return [_lay_out(torus, degrees) for degrees in tuples], rows
 
 
+@dataclass(frozen=True, slots=True)
+class AxisLinks:
+    """What one mesh axis has of the torus, `(d,)` by distinct mesh."""
+
+    links: Floats
+    """Links of a chip that bring data from the axis: two of a ring, one of a line, each shared by interleaved rings."""
+    slowest: Floats
+    """Largest length over links of its pieces: what an all-to-all waits for. 0 without a piece on the torus."""
+    hops: Floats
+    """Links from one end to the other, all pieces after one another."""
+    has_pair: Bools
+    """Whether the two devices of a chip belong to it."""
+
+
+def links_of(cluster: Cluster, mesh: Columns) -> tuple[dict[str, AxisLinks], Ints]:
+    """Links by mesh axis for the distinct meshes of the rows, and for each row the index of its own, `(n,)`.
+
+    Meshes that do not have the devices of the slice have no links.
+    """
+    torus = torus_of(cluster)
+    tuples, rows = _distinct(cluster, mesh)
+    # Few distinct parts occur; each gets a code, and code 0 stands for no part.
+    codes: dict[tuple[Spot, ...], int] = {(): 0}
+    by_axis = [[0] * len(tuples) for _ in AXES]
+    for column, degrees in enumerate(tuples):
+        if _has_all(torus, degrees):
+            parts = iter(_parts(torus, _sizes(degrees))[0])
+            for place in _PIPELINED_PLACES if degrees[_PIPELINE] > 1 else _PLACES:
+                if degrees[place] > 1:
+                    by_axis[place][column] = codes.setdefault(next(parts), len(codes))
+    values = np.array([_links(_pieces(torus, part)) for part in codes])
+    found = {axis: values[by_axis[i]] for i, axis in enumerate(AXES)}
+    return {axis: AxisLinks(v[:, 0], v[:, 1], v[:, 2], v[:, 3] > 0) for axis, v in found.items()}, rows
+
+
+_PIPELINE = AXES.index("pipeline")
+_PLACES = tuple(range(len(AXES)))
+_PIPELINED_PLACES = tuple(AXES.index(axis) for axis in PIPELINED_ORDER)
+
+
+def _links(pieces: tuple[Piece, ...]) -> tuple[float, float, float, float]:
+    """Links, slowest, hops and whether the pair of a chip is among the pieces."""
+    torus = [(piece, (1 + piece.is_ring) / piece.stride) for piece in pieces if piece.link == "ici"]
+    links = sum(each for _, each in torus)
+    slowest = max((piece.length / each for piece, each in torus), default=0.0)
+    hops = sum(piece.stride * (piece.length // 2 if piece.is_ring else piece.length - 1) for piece in pieces)
+    return links, slowest, float(hops), float(len(torus) < len(pieces))
+
+
 # --- physical axes ---------------------------------------------------------------------------------------------------
 
 
@@ -133,9 +182,6 @@ def _torus(shape: tuple[int, ...], rings: tuple[bool, ...], devices_per_chip: in
 
 
 # --- assignment ------------------------------------------------------------------------------------------------------
-
-
-_PIPELINE = AXES.index("pipeline")
 
 
 @cache
@@ -254,9 +300,7 @@ def _split(shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[tuple[Spot, 
 
 
 @cache
-def _take_part(
-    shape: tuple[int, ...], used: tuple[int, ...], size: int
-) -> tuple[tuple[Spot, ...], tuple[int, ...]]:
+def _take_part(shape: tuple[int, ...], used: tuple[int, ...], size: int) -> tuple[tuple[Spot, ...], tuple[int, ...]]:
     """The parts one logical axis takes, and the devices then in use along each physical axis."""
     best = max(_assignments(shape, used, size), key=lambda option: _preference(option, shape, used))
     part = tuple((axis, n, used[axis]) for axis, n in enumerate(best) if n > 1)
