@@ -30,9 +30,11 @@ class Local:
     """What one device holds of the batch in one micro-step. Columns `(n,)`."""
 
     rows: Floats
-    """Sequences."""
+    """Sequences a layer works on at once: of the micro-step, or of one microbatch of the pipeline."""
     tokens: Floats
-    """Tokens inside the decoder, after the context axis."""
+    """Tokens a layer works on at once, after the context axis."""
+    head_tokens: Floats
+    """Tokens of the loss: those of the whole micro-step, which pipeline stages split too."""
     tensor: Floats
     context: Floats
     expert: Floats
@@ -40,11 +42,14 @@ class Local:
 
 def local(case: Case, candidates: Candidates) -> Local:
     """The batch of one micro-step on a device, for each candidate."""
-    rows = candidates.per_device_batch * candidates.devices / candidates.degree(*ACTIVATION_RULES["batch"])
+    whole = candidates.per_device_batch * candidates.devices / candidates.degree(*ACTIVATION_RULES["batch"])
+    rows = whole / candidates.pipeline_microbatches
     context = candidates.degree(*ACTIVATION_RULES["length"])
+    tokens_per_row = case.workload.sequence_length / context
     return Local(
         rows=rows,
-        tokens=rows * case.workload.sequence_length / context,
+        tokens=rows * tokens_per_row,
+        head_tokens=whole / candidates.degree("pipeline") * tokens_per_row,
         tensor=candidates.degree("tensor").astype(np.float64),
         context=context.astype(np.float64),
         expert=candidates.degree("expert").astype(np.float64),

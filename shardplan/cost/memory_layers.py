@@ -98,6 +98,16 @@ def residuals(layer: Layer, setting: Setting, *, hidden: float = 1.0) -> list[Pa
     return parts + _hidden(layer.feed_forward, setting, hidden * _recomputed(layer.feed_forward, setting))
 
 
+def held_in_stage(layer: Layer, setting: Setting) -> list[Part]:
+    """What one layer of a pipeline stage holds while another goes back: its weight gradients come last."""
+    ff = layer.feed_forward
+    weights = _gathered(attention_weights(layer, setting), setting, setting.gathers)
+    if ff.is_moe:
+        return [*residuals(layer, setting), weights, expert_matrices(ff, setting, 3.0)]
+    block = _gathered(setting.width * ff.width, setting, setting.gathers * (ff.n_matrices - 1))
+    return [*residuals(layer, setting, hidden=0), *_hidden(ff, setting, 2.0 + ff.gated * 2), weights, block]
+
+
 def _attention(layer: Layer, setting: Setting) -> list[Part]:
     a, n, t = layer.attention, setting.here.tokens, setting.here.tensor
     lanes = np.where(spared(setting.candidates, "context"), 1.0, float(LANES))
@@ -130,7 +140,7 @@ def _expert_residuals(ff: FeedForward, setting: Setting, hidden: float) -> list[
     return found + _shared(ff, setting, 2.0 * hidden)
 
 
-def _expert_rows(ff: FeedForward, setting: Setting, rows: float, hidden: Floats | float) -> list[Part]:
+def _expert_rows(ff: FeedForward, setting: Setting, rows: Floats | float, hidden: Floats | float) -> list[Part]:
     R, D, F = expert_rows(ff, setting), padded(setting.width), padded(ff.width)
     return [
         part("moe_dispatch", "sorted_tokens", terms.expert_rows_bytes, c=rows, R=R, D=D),
@@ -164,7 +174,7 @@ def _dense(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
     outputs = 1.0 + float(ff.gated)
     doubled = 1.0 if setting.fuses_matmuls else 2.0
     gather = setting.gathers
-    full = part("layer_work", "tensor_gathered_gradient", terms.gathered_stream_bytes, c=setting.tensor_split, n=n, D=D)
+    full = part("layer_work", "tensor_gathered_gradient", terms.gathered_stream_bytes, c=2 * setting.tensor_split, n=n, D=D)
     fulls = part("layer_work", "tensor_gathered_gradient", terms.gathered_stream_bytes, c=3 * setting.tensor_split, n=n, D=D)
     alone = gather * ~setting.ring
     back = (1.0 - separate) * 1.0 + gather * 1.0
@@ -172,7 +182,7 @@ def _dense(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
         "feed_forward_backward": [
             *residuals(layer, setting),
             full,
-            *_hidden(ff, setting, outputs + separate * outputs),
+            *_hidden(ff, setting, outputs + separate * outputs + setting.tensor_split),
             _gathered(attention, setting, gather),
             _gathered(block, setting, gather * (ff.n_matrices - 1) + np.where(separate > 0, 0, gather)),
         ],
@@ -218,10 +228,11 @@ def _experts(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
         p for p in residuals(layer, setting, hidden=0) if p[0] != "moe_dispatch_bytes"
     ] + [*_shared(ff, setting, 3.0), _gathered(attention_weights(layer, setting), setting, setting.gathers)]
     bias = 2.0 if ff.bias else 0.0
+    alone = (setting.here.expert == 1) & (setting.here.tensor == 1)
     return {
         name: [
             *fixed,
-            *_expert_rows(ff, setting, rows, hidden + bias * (hidden > 1)),
+            *_expert_rows(ff, setting, np.where(alone, rows, np.minimum(rows, 4.0)), hidden + bias * (hidden > 1)),
             expert_matrices(ff, setting, matrices),
         ]
         for name, (rows, hidden, matrices) in EXPERT_MOMENTS.items()
