@@ -87,15 +87,35 @@ def residuals(layer: Layer, setting: Setting, *, hidden: float = 1.0) -> list[Pa
 
     `hidden` 0 leaves out the feed-forward block's hidden activations.
     """
-    n, t = setting.here.tokens, setting.here.tensor
-    parts = [
-        part("layer_work", "layer_stream", terms.stream_bytes, c=3.0, n=n, D=setting.width, t=t),
-        part("layer_work", "tensor_gathered", terms.gathered_stream_bytes, c=2 * setting.tensor_split, n=n, D=setting.width),
-        *_attention(layer, setting),
-    ]
-    if layer.feed_forward.is_moe:
-        return parts + _expert_residuals(layer.feed_forward, setting, hidden)
-    return parts + _hidden(layer.feed_forward, setting, hidden * _recomputed(layer.feed_forward, setting))
+    ff = layer.feed_forward
+    stream = 3.0 if layer.n_norms <= 2 else 5.0  # noqa: PLR2004 - a norm after a block needs the block's output
+    common = [_stream(stream, setting), *_gathered_stream(2.0, setting), *_attention(layer, setting)]
+    if ff.is_moe:
+        return common + _expert_residuals(ff, setting, hidden)
+    return common + _hidden(ff, setting, hidden * _recomputed(ff, setting))
+
+
+def held(layer: Layer, setting: Setting) -> list[Part]:
+    """Activations a layer holds while a later one goes back: of a block, or of layers that are not scanned.
+
+    The layer ran to its end, so the input of its down projection and its output are there too.
+    """
+    ff = layer.feed_forward
+    stream = 4.0 if layer.n_norms <= 2 else 7.0  # noqa: PLR2004
+    common = [_stream(stream, setting), *_gathered_stream(2.0, setting), *_attention(layer, setting)]
+    if ff.is_moe:
+        return common + _expert_residuals(ff, setting, 1.0)
+    return common + _hidden(ff, setting, 1.0 + _recomputed(ff, setting))
+
+
+def _stream(count: float, setting: Setting) -> Part:
+    here = setting.here
+    return part("layer_work", "layer_stream", terms.stream_bytes, c=count, n=here.tokens, D=setting.width, t=here.tensor)
+
+
+def _gathered_stream(count: float, setting: Setting) -> list[Part]:
+    n, c = setting.here.tokens, count * setting.tensor_split
+    return [part("layer_work", "tensor_gathered", terms.gathered_stream_bytes, c=c, n=n, D=setting.width)]
 
 
 def held_in_stage(layer: Layer, setting: Setting) -> list[Part]:
@@ -115,6 +135,8 @@ def _attention(layer: Layer, setting: Setting) -> list[Part]:
         lanes = np.ones_like(lanes)
     N, K, H, J = a.n_query_heads, a.n_key_value_heads, padded(a.qk_width), padded(a.v_width)
     found = [part("layer_work", "attention", terms.attention_bytes, n=n, N=N, K=K, H=H, J=J, x=setting.here.context, t=t)]
+    if a.qk_norm != "none":
+        found.append(part("layer_work", "unnormed_queries_keys", terms.attention_bytes, n=n, N=N, K=K, H=H, J=0, x=1.0, t=t))
     if setting.case.runtime.attention == "flash":
         found.append(part("layer_work", "softmax_statistics", terms.statistics_bytes, n=n, N=N, H=lanes, t=t))
     else:

@@ -10,7 +10,7 @@ import numpy as np
 
 from shardplan.cost import memory_terms as terms
 from shardplan.cost.activations import kept, local, named_bytes, offloaded
-from shardplan.cost.memory_layers import Part, Setting, expert_matrices, expert_rows, held_in_stage, layer_moments, part, residuals
+from shardplan.cost.memory_layers import Part, Setting, expert_matrices, expert_rows, held, held_in_stage, layer_moments, part
 from shardplan.cost.parameters import parameter_tensors
 from shardplan.cost.sharding import sharded_elements
 from shardplan.spec import DTYPE_BYTES
@@ -62,12 +62,12 @@ def moments(case: Case, candidates: Candidates) -> Moments:
     saved = [*_saved(setting), *_weight_copies(setting)]
     for group in unrolled:
         for layer in group.layers:
-            saved += [p for p in residuals(layer, setting) for _ in range(layer.count)]
+            saved += [p for p in held(layer, setting) for _ in range(layer.count)]
     found = [Moment("loss_and_logits", _with_holes([*saved, *_loss(setting)], setting))]
     through = [*saved, *_gradients(setting), *_after_loss(setting)]
     for group in scanned or unrolled:
         for layer, others in _in_turn(group):
-            rest = [p for other in others for p in (*residuals(other, setting), *_held_matrices(other, setting))]
+            rest = [p for other in others for p in (*held(other, setting), *_held_matrices(other, setting))]
             rest += _stage(group, setting)
             for name, parts in layer_moments(layer, setting).items():
                 found.append(Moment(name, _with_holes([*through, *rest, *parts], setting, experts=name == "experts_backward")))
@@ -90,8 +90,8 @@ def _stage(group: LayerGroup, setting: Setting) -> list[Part]:
     if not (_stages(setting) > 1).any():
         return []
     others = np.where(_stages(setting) > 1, layers_per_stage(group, setting) - 1, 0.0)
-    held = sum(term.value for layer in group.layers for _ in range(layer.count) for _, term in held_in_stage(layer, setting))
-    return [part("pipeline", "other_layers_of_stage", terms.kept_bytes, L=others, a=held)]
+    bytes_ = sum(term.value for layer in group.layers for _ in range(layer.count) for _, term in held_in_stage(layer, setting))
+    return [part("pipeline", "other_layers_of_stage", terms.kept_bytes, L=others, a=bytes_)]
 
 
 def _with_holes(parts: list[Part], setting: Setting, *, experts: bool = False) -> tuple[Part, ...]:
@@ -131,8 +131,8 @@ def _saved(setting: Setting) -> list[Part]:
         )  # fmt: skip
     ]
     for name, (count, size, names) in _named(setting).items():
-        if (held := kept(candidates, *names)).any():
-            found.append(part("saved_activations", f"saved_{name}", terms.kept_bytes, L=held * count * copies, a=size))
+        if (stays := kept(candidates, *names)).any():
+            found.append(part("saved_activations", f"saved_{name}", terms.kept_bytes, L=stays * count * copies, a=size))
     return found
 
 
@@ -228,9 +228,9 @@ def _weight_copies(setting: Setting) -> list[Part]:
 
 def _gradients(setting: Setting) -> list[Part]:
     optimizer = setting.case.workload.optimizer
-    held = min(DTYPE_BYTES[optimizer.weight_dtype], DTYPE_BYTES[optimizer.gradient_dtype])
+    size = min(DTYPE_BYTES[optimizer.weight_dtype], DTYPE_BYTES[optimizer.gradient_dtype])
     return [
-        part("gradients", "layer_gradients", terms.layer_gradients_bytes, P=_layer_elements(setting, outer=False), g=held)
+        part("gradients", "layer_gradients", terms.layer_gradients_bytes, P=_layer_elements(setting, outer=False), g=size)
     ]
 
 
