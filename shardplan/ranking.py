@@ -86,11 +86,15 @@ class Standing:
 
 
 def mesh_identity(candidates: Candidates) -> Ints:
-    """A number per distinct mesh, `(n,)`: equal for candidates that differ only in batch, remat or tiling."""
+    """A number per distinct mesh, `(n,)`: equal for candidates that differ only in batch, remat or tiling.
+
+    The two FSDP axes count as one: how a degree is shared between them is a variant of the mesh, listed at its best.
+    """
     identity = np.zeros(len(candidates), dtype=np.int64)
     for mesh in (candidates.ici, candidates.dcn):
-        for axis in AXES:
-            _, codes = np.unique(mesh.column(axis), return_inverse=True)
+        others = (mesh.column(axis) for axis in AXES if not axis.startswith("fsdp"))
+        for column in (mesh.fsdp * mesh.fsdp_transpose, *others):
+            _, codes = np.unique(column, return_inverse=True)
             identity = identity * (int(codes.max(initial=0)) + 1) + codes
     return identity
 

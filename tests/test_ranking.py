@@ -88,10 +88,11 @@ def test_mesh_identity_tells_meshes_apart_and_nothing_else() -> None:
         Split(ici={"fsdp": 8}, per_device_batch=2, remat_policy="minimal"),
         Split(ici={"data": 8}, per_device_batch=1),
         Split(ici={"fsdp": 8}, dcn={"data": 2}, per_device_batch=1),
+        Split(ici={"fsdp": 4, "fsdp_transpose": 2}, per_device_batch=1),
     ]
-    identity = mesh_identity(Candidates.of_splits(splits, [1] * 4, [False] * 4))
-    assert identity[0] == identity[1]
-    assert len(set(identity.tolist())) == 3
+    identity = mesh_identity(Candidates.of_splits(splits, [1] * 5, [False] * 5)).tolist()
+    assert identity[0] == identity[1] == identity[4]
+    assert len(set(identity)) == 3
 
 
 def test_simpler_means_fewer_axes_plainer_remat_and_no_demotion() -> None:
