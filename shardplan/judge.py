@@ -70,7 +70,7 @@ def judge(facts: Facts, rules: Iterable[Rule]) -> Verdicts:
     fired: list[Rule] = []
     masks: dict[str, Bools] = {}
     for rule in rules:
-        if rule.is_active:
+        if rule.concerns(facts.chip):
             mask = rule.predicate.mask(facts, facts.n)
             if mask.any():
                 fired.append(rule)

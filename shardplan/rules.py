@@ -102,6 +102,8 @@ class Rule:
     """Kind of every name in the condition, the message and the hint."""
     mark: Mark
     """Where it is written."""
+    chips: frozenset[str] | None = None
+    """Chips for which one of its flag groups is written; None if it asks for no flags and concerns all."""
 
     @property
     def code(self) -> str:
@@ -117,6 +119,10 @@ class Rule:
     def is_active(self) -> bool:
         """Whether it is judged with; removed rules stay in the catalogue to keep their code."""
         return self.entry.status != "removed"
+
+    def concerns(self, chip: str) -> bool:
+        """Whether it is judged with on a chip: flags are advised only where they were seen."""
+        return self.is_active and (self.chips is None or chip in self.chips)
 
     def message(self, facts: Mapping[str, Any]) -> str:
         """The message with one candidate's numbers."""
@@ -235,7 +241,9 @@ class _Reader:
         if len(self.faults) == before:
             self._check_examples(entry, predicate, shown, document, (*at, "examples"))
         kinds = {name: self.known[name] for name in predicate.names | (shown & self.known.keys())}
-        return Rule(entry, family, predicate, kinds, document.mark(at))
+        seen = [self.groups.get(group, {}) for group in entry.effect.flags]
+        chips = frozenset(chip for group in seen for chip in group) if seen else None
+        return Rule(entry, family, predicate, kinds, document.mark(at), chips)
 
     def _check_examples(
         self, entry: Entry, predicate: Predicate, shown: frozenset[str], document: Document, at: tuple[str | int, ...]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shardplan.candidates import Candidates, Mesh
+from shardplan.cost.estimate import estimate
 from shardplan.data import model_configs_folder, names, rules_folder
 from shardplan.facts import KINDS, VOCABULARY, Facts, names_known_by, observe
 from shardplan.judge import judge
@@ -232,6 +233,28 @@ def test_prices_become_facts_at_the_worst_moment() -> None:
     assert facts["host_bytes_per_host"] == pytest.approx(estimates.memory.host_bytes * 8)
 
 
+@pytest.mark.parametrize("name", ["llama3.1-70b-8k", "deepseek3-671b", "llama3.1-70b-4-slices-v6e"])
+def test_prices_of_the_cost_model_are_facts(name: str) -> None:
+    case = case_of(name)
+    devices, slices = case.cluster.devices_per_slice, case.cluster.slices
+    meshes = ({"fsdp": devices}, {"fsdp": devices // 8, "tensor": 8}, {"fsdp": devices // 4, "context": 4})
+    candidates = candidates_of(*meshes, dcn={"data": slices}, rows=4.0)
+    estimates = estimate(case, candidates)
+    facts = observe(case, profile(case), candidates, estimates)
+    for fact in VOCABULARY.values():
+        if fact.unit not in ("choice", "truth") and fact.name != "host_ram_bytes":
+            assert np.isfinite(facts[fact.name]).all(), fact.name
+    assert facts["total_bytes"].tolist() == estimates.memory.total_bytes.tolist()
+    assert (facts["tp_comm_s"] > 0).tolist() == [False, True, False]
+    assert (facts["cp_comm_s"] > 0).tolist() == [False, False, True]
+    assert (facts["dcn_comm_s"] > 0).all() == (slices > 1)
+    assert (facts["logits_bytes"] + facts["saved_bytes"] + facts["gathered_bytes"] + facts["work_bytes"] > 0).all()
+    parts = sum(facts[f"{short}_exposed_s"] for short in ("dp", "pp", "fsdp", "fsdp_t", "cp", "tp", "ep"))
+    # What the axes leave unhidden is all of it, but for the wait of one slice for another.
+    waits = facts["exposed_comm_s"] - parts
+    assert (waits > 0.01).all() if slices > 1 else waits == pytest.approx(0, abs=1e-6)
+
+
 def test_bounds_and_splitting_come_from_the_case() -> None:
     case = case_of("llama3.1-70b-8k")
     bound = case.model_copy(update={"constraints": case.constraints.model_copy(update={"max_tensor_parallelism": 4})})
@@ -290,6 +313,17 @@ def test_rules_that_were_removed_are_not_judged_with() -> None:
     removed = replace(rule, entry=rule.entry.model_copy(update={"status": "removed"}))
     facts = observe(case, profile(case), candidates_of({"fsdp": 8, "tensor": 16}))
     assert not judge(facts, [removed]).rules
+
+
+def test_flags_are_advised_only_on_chips_they_were_seen_on() -> None:
+    ironwood, trillium = case_of("llama3.1-70b-8k"), case_of("llama3.1-70b-4-slices-v6e")
+    rules = [CATALOGUE.rule("SP610"), CATALOGUE.rule("SP613"), CATALOGUE.rule("SP203")]
+    fired = []
+    for case in (ironwood, trillium):
+        candidates = candidates_of({"fsdp": case.cluster.devices_per_slice}, dcn={"data": case.cluster.slices})
+        facts = observe(case, profile(case), candidates, estimates_of(candidates))
+        fired.append([rule.code for rule in judge(facts, rules).rules if rule.effect == "advise" and rule.chips])
+    assert fired == [["SP610"], ["SP613"]]
 
 
 def test_the_whole_catalogue_can_be_judged_on_every_case() -> None:

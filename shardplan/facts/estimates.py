@@ -56,7 +56,7 @@ def _communication(which: Callable[[Collective], bool], *, exposed: bool = False
 
 
 def _on(axis: str) -> Callable[[Collective], bool]:
-    return lambda collective: axis in collective.axis.split("+")
+    return lambda collective: collective.axis == axis
 
 
 def _insufficiently_sharded(o: Observation) -> Any:
