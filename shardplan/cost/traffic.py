@@ -1,28 +1,28 @@
 """What MaxText's compiled train step moves between devices in one optimizer step, by mesh axis.
 
-Letters: n tokens of a micro-step on a device, D model width, s sequence length, r rows of a micro-step on a device,
-M micro-steps, P pipeline stages, m microbatches, R repeats, t tensor degree, x bytes an element, v visits of a stage's layers.
-Source: collectives of programs compiled with MaxText 0.2.5 for v5p, v6e and tpu7x; docs/decisions names what was read.
+A stage of a pipeline works through its share of the layers with every microbatch, so activations move in proportion to
+the layers of a stage and the tokens of a whole micro-step.
+Source: the collectives of programs compiled with MaxText 0.2.5 for v5p, v6e and tpu7x, one mesh axis at a time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from shardplan.cost.activations import local, spared
+from shardplan.cost.activations import spared
 from shardplan.cost.parameters import parameter_tensors
-from shardplan.cost.sharding import tensor_axes
+from shardplan.cost.sharding import ACTIVATION_RULES, tensor_axes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shardplan.candidates import Candidates
     from shardplan.cost.parameters import ParameterTensor
-    from shardplan.spec import Architecture, Case, Layer
+    from shardplan.spec import Architecture, Case, FeedForward, Layer
     from shardplan.units import Floats, Ints
 
 Kind = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "permute"]
@@ -52,12 +52,25 @@ class Flow:
 
 def flows(case: Case, candidates: Candidates) -> Iterator[Flow]:
     """Every movement of every candidate."""
-    here = local(case, candidates)
-    yield from _weights(case, candidates)
-    yield from _tensor(case, candidates, here.tokens)
-    yield from _experts(case, candidates, here.tokens)
-    yield from _context(case, candidates, here.rows, here.tokens)
-    yield from _pipeline(case, candidates, here.tokens)
+    rows = candidates.per_device_batch * candidates.devices / candidates.degree(*ACTIVATION_RULES["batch"])
+    tokens = rows * case.workload.sequence_length / candidates.degree(*ACTIVATION_RULES["length"])
+    yield from _merged(_weights(case, candidates))
+    yield from _tensor(case, candidates, tokens)
+    yield from _experts(case, candidates, tokens)
+    yield from _context(case, candidates, rows, tokens)
+    yield from _pipeline(case, candidates, tokens)
+
+
+def _merged(several: Iterator[Flow]) -> Iterator[Flow]:
+    """Flows of the same kind, purpose and way as one."""
+    found: dict[tuple[object, ...], Flow] = {}
+    for flow in several:
+        key = (flow.axes, flow.kind, flow.purpose, flow.rides_on)
+        first = found.get(key)
+        found[key] = (
+            flow if first is None else replace(flow, bytes=first.bytes + flow.bytes, count=first.count + flow.count)
+        )
+    yield from found.values()
 
 
 # --- weights and their gradients -----------------------------------------------------------------------------------
@@ -112,10 +125,11 @@ def _weights(case: Case, candidates: Candidates) -> Iterator[Flow]:
     micro_steps = candidates.gradient_accumulation
     for total in weight_sums(case.architecture):
         axes = tuple(axis for axis in GATHER_ORDER if axis in total.axes)
-        elements = total.elements / candidates.degree(*sorted(total.kept))
+        elements = total.elements / candidates.degree(*sorted(total.kept)) * _thin_shards(case, candidates, axes)
         visits = stage_visits(case, candidates) if total.is_pipelined else np.ones(len(candidates))
         gathers, scatters = _passes(candidates, total.place)
-        name = ("expert " if "expert" in total.kept else "") + _PURPOSE[total.place]
+        # Routed experts, and routers that no expert axis splits, move over the same axes.
+        name = ("" if "expert" in axes else "expert ") + _PURPOSE[total.place]
         steps, calls = visits * micro_steps, total.tensors * visits * micro_steps
         element_bytes = _gathered_bytes(case, total.place)
         yield Flow(axes, "all-gather", name, "compute", elements * element_bytes * steps * gathers, calls * gathers)
@@ -138,6 +152,21 @@ def _weights(case: Case, candidates: Candidates) -> Iterator[Flow]:
             yield Flow(
                 replicas, "all-reduce", f"gradients of {name}", "compute", elements * once, np.ones(1), rides_on=axes
             )
+
+
+TILE_ROWS = 16
+"""Rows of a tile of bf16 in HBM; what moves between devices are whole tiles."""
+
+
+def _thin_shards(case: Case, candidates: Candidates, axes: tuple[str, ...]) -> Floats:
+    """Factor by which shards thinner than a tile enlarge what is moved, `(d,)`.
+
+    A shard holds D / N rows of a matrix. Source: Qwen3 235B on 512 devices (8 rows), and FSDP 512 against DP 2 x FSDP 256
+    for Hy3 295B (8 rows against 16, 12% of the step); tests/data/ablations_tpu.jsonl.
+    """
+    splits = candidates.degree(*(axis for axis in axes if axis != "fsdp_transpose"))
+    factor: Floats = np.maximum(1.0, TILE_ROWS * splits / case.architecture.model_width)
+    return factor
 
 
 def _passes(candidates: Candidates, place: str) -> tuple[Floats | Ints | int, Floats | Ints | int]:
@@ -184,26 +213,36 @@ def _tensor(case: Case, candidates: Candidates, tokens: Floats) -> Iterator[Flow
     """Megatron: activations gathered before a block's first matmul and scattered after its last, forward and backward.
 
     Recomputation gathers again, since the matmuls' weight gradients need the gathered input whatever is kept; it
-    scatters the attention output again unless `out_proj` is kept.
+    scatters the attention output again unless `out_proj` is kept. Routed experts scatter their whole row buffer.
     """
-    axes, width = ("tensor",), case.architecture.model_width
-    steps = candidates.gradient_accumulation * _busy_share(candidates)
-    layers = _layers(case.architecture)
-    one = tokens * width * BF16 * steps
+    axes, layers = ("tensor",), _layers(case.architecture)
     again = 1 - spared(candidates, "out_proj").astype(np.float64)
-    moe = sum(count * layer.feed_forward.n_active_experts for layer, count in layers if layer.feed_forward.is_moe)
-    dense = sum(2 - layer.feed_forward.is_moe for layer, count in layers for _ in range(count))
-    total = sum(count for _, count in layers)
-    head = tokens * width * BF16 * candidates.gradient_accumulation
-    yield Flow(axes, "all-gather", "activations", "none", one * 6 * total + head, 6 * total * steps)
-    scattered = 2 * dense + total * again + 2 * moe
-    yield Flow(axes, "reduce-scatter", "activations", "none", one * scattered + head, (4 + again) * total * steps)
+    gathers, scatters = 0.0 * again, 0.0 * again
+    for layer, count in layers:
+        ff = layer.feed_forward
+        rows = ff.n_active_experts * _row_buffer(case, ff, candidates) if ff.is_moe else 0.0
+        dense = (not ff.is_moe) + (ff.total_shared_width > 0)
+        gathers += count * (3 + 3 * dense + ff.is_moe * (2 + rows))
+        scatters += count * (2 + again + 2 * dense + ff.is_moe * (1 + 2 * rows))
+    steps = candidates.gradient_accumulation / candidates.degree("pipeline")
+    one = tokens * case.architecture.model_width * BF16 * steps
+    calls = sum(count for _, count in layers) * steps
+    # The loss gathers the last activations, and scatters their gradient.
+    yield Flow(axes, "all-gather", "activations", "none", one * (gathers + 1), 6 * calls)
+    yield Flow(axes, "reduce-scatter", "activations", "none", one * (scatters + 1), (4 + again) * calls)
+
+
+def _row_buffer(case: Case, ff: FeedForward, candidates: Candidates) -> Floats:
+    """Rows of the expert buffers over those of balanced routing, `(d,)`. Source: maxtext reference 3.1."""
+    expert, factor = candidates.degree("expert"), case.runtime.ragged_buffer_factor
+    worst = np.minimum(expert, ff.n_experts / ff.n_active_experts)
+    return np.where(expert > 1, factor if factor > 0 else worst, 1.0)
 
 
 def _experts(case: Case, candidates: Candidates, tokens: Floats) -> Iterator[Flow]:
     """Rows of tokens sent to their experts and back: forward, again for recomputation, and backward."""
     width = case.architecture.model_width
-    steps = candidates.gradient_accumulation * _busy_share(candidates)
+    steps = candidates.gradient_accumulation / candidates.degree("pipeline")
     again = 2 - spared(candidates, "moe_x_sorted").astype(np.float64)
     layers = [(layer, count) for layer, count in _layers(case.architecture) if layer.feed_forward.is_moe]
     visits = sum(count * layer.feed_forward.n_active_experts for layer, count in layers)
@@ -213,16 +252,19 @@ def _experts(case: Case, candidates: Candidates, tokens: Floats) -> Iterator[Flo
 
 
 def _context(case: Case, candidates: Candidates, rows: Floats, tokens: Floats) -> Iterator[Flow]:
-    """Keys and values over the sequence shards: gathered forward and again backward, their gradients scattered."""
+    """Keys and values over the sequence shards: gathered forward and again backward, their gradients scattered.
+
+    Gathers run beside the query's projection. Source: MaxText pull request 4687, where gathering is no slower than Ulysses.
+    """
     axes, t = ("context",), candidates.degree("tensor")
-    steps = candidates.gradient_accumulation * _busy_share(candidates)
+    steps = candidates.gradient_accumulation / candidates.degree("pipeline")
     layers = _layers(case.architecture)
     total = sum(count for _, count in layers)
     kv = sum(count * _key_value_width(layer) for layer, count in layers) * BF16 * steps / t
     if case.runtime.context_strategy == "all_gather":
         whole = rows * case.workload.sequence_length * kv
-        yield Flow(axes, "all-gather", "keys and values", "none", 2 * whole, 4 * total * steps)
-        yield Flow(axes, "reduce-scatter", "gradients of keys and values", "none", whole, 2 * total * steps)
+        yield Flow(axes, "all-gather", "keys and values", "compute", 2 * whole, 4 * total * steps)
+        yield Flow(axes, "reduce-scatter", "gradients of keys and values", "compute", whole, 2 * total * steps)
     elif case.runtime.context_strategy == "ring":
         others = candidates.degree("context") - 1
         yield Flow(axes, "permute", "keys and values", "compute", 4 * others * tokens * kv, 8 * others * total * steps)
@@ -237,12 +279,7 @@ def _pipeline(case: Case, candidates: Candidates, tokens: Floats) -> Iterator[Fl
     passes = 2.0 * pipeline_iterations(case, candidates) * buffers * candidates.gradient_accumulation
     share = case.architecture.model_width * BF16 / candidates.degree("tensor")
     each = tokens / candidates.pipeline_microbatches * share
-    yield Flow(("pipeline",), "permute", "microbatches", "none", each * passes, passes)
-
-
-def _busy_share(candidates: Candidates) -> Floats:
-    """Share of the layers one stage works through, `(d,)`; a stage sees every microbatch of its rows."""
-    return 1 / candidates.degree("pipeline").astype(np.float64)
+    yield Flow(("pipeline",), "permute", "microbatches", "none", each * passes, passes.astype(np.float64))
 
 
 @cache
