@@ -125,6 +125,8 @@ def assert_choice(choice: dict[str, Any], devices: int, slices: int) -> None:
     batch = choice["per_device_batch"] * devices * choice["gradient_accumulation"]
     assert batch == pytest.approx(choice["global_batch"])
     memory, time = choice["memory"], choice["time"]
+    assert sum(memory["breakdown"].values()) == pytest.approx(memory["total_bytes"])
+    assert sum(time["breakdown"].values()) == pytest.approx(time["estimate_s"])
     assert memory["arguments_bytes"] + memory["temp_bytes"] == pytest.approx(memory["total_bytes"])
     assert time["lower_s"] <= time["estimate_s"] <= time["upper_s"]
 
@@ -161,7 +163,9 @@ def test_a_plan_can_be_checked_by_its_rank(case: Path, tmp_path: Path) -> None:
     code, (result,) = shardplan("check", "--plan", str(saved), "--rank", "2")
     assert code == 0
     assert result["choice"]["mesh"] == plan["plans"][1]["mesh"]
-    assert result["choice"]["memory"] == pytest.approx(plan["plans"][1]["memory"], rel=1e-9)
+    ours, theirs = result["choice"]["memory"], plan["plans"][1]["memory"]
+    assert ours["breakdown"] == pytest.approx(theirs["breakdown"], rel=1e-9)
+    assert ours["total_bytes"] == pytest.approx(theirs["total_bytes"], rel=1e-9)
 
 
 def test_check_json_lines(tmp_path: Path) -> None:

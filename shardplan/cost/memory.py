@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from shardplan.spec import Case
     from shardplan.units import Floats, Ints
 
+KINDS = (
+    "weights_bytes",
+    "optimizer_bytes",
+    "gradients_bytes",
+    "saved_activations_bytes",
+    "gathered_weights_bytes",
+    "layer_work_bytes",
+    "logits_bytes",
+)
+"""Kinds of memory every breakdown names, first and in this order."""
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -75,9 +86,9 @@ class Memory:
         return self.moments[int(self.binding[row])]
 
     def breakdown_at(self, row: int) -> dict[str, float]:
-        """Bytes by kind of one candidate at its worst moment; they add up to the total."""
+        """Bytes by kind of one candidate at its worst moment, 0 for kinds not alive then; they add up to the total."""
         state = self.state
-        found = {"weights_bytes": state.weights.value_at(row)}
+        found = dict.fromkeys(KINDS, 0.0) | {"weights_bytes": state.weights.value_at(row)}
         if not state.moments_on_host:
             found["optimizer_bytes"] = state.first_moment.value_at(row) + state.second_moment.value_at(row)
         found["batch_bytes"] = float(self.arguments_bytes[row]) - sum(found.values())

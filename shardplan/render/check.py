@@ -70,7 +70,7 @@ def _one(result: CheckOut) -> Document:
         blocks = [
             plan,
             *blocks,
-            memory_and_time(choice),
+            memory_and_time(choice, "memory and time"),
             traffic(choice),
             verdict_per_axis(choice),
             rules_fired(choice),

@@ -14,11 +14,14 @@ Tone = Literal["", "good", "warn", "bad", "dim", "strong"]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of text with its tone, and the share of a whole that a terminal may draw as a bar."""
+    """A piece of text with its tone."""
 
     text: str
     tone: Tone = ""
     share: float | None = None
+    """Share of a whole, for a bar on a terminal."""
+    short: str | None = None
+    """What a terminal shows in its place, where the whole can be had otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
 from shardplan.render.parts import memory_and_time, rules_fired, verdict_per_axis
-from shardplan.render.words import memory_text, mesh_text, remat_text, time_text, verdict_text
+from shardplan.render.words import mesh_text, name_text, remat_text, verdict_text
 from shardplan.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -39,11 +39,10 @@ def explain_page(explanation: ExplanationOut) -> Document:
                     ("profile", texts(kind, *(Text(why, "dim") for why in profile.why))),
                     ("guide", texts(f"row {profile.table_row!r}: {profile.table_strategy}")),
                     ("remat", texts(remat_text(choice))),
-                    ("memory", (memory_text(choice.memory, choice.verdict), verdict_text(choice.verdict))),
-                    ("time", texts(f"{time_text(choice.time)} a step, bound by {choice.bound_by}")),
+                    ("verdict", texts(verdict_text(choice.verdict), f"bound by {choice.bound_by}")),
                 ),
             ),
-            memory_and_time(choice),
+            memory_and_time(choice, "memory and time"),
             _lines("memory, a device", explanation.memory),
             _lines("communication, a device and step", explanation.communication),
             _lines("time, a step", explanation.time),
@@ -65,7 +64,7 @@ def _lines(title: str, lines: tuple[LineOut, ...]) -> Grid:
 def _row(line: LineOut) -> tuple[Text, ...]:
     filled_in = filled(line.formula, line.letters)
     return texts(
-        Text(line.name, "strong"),
+        Text(name_text(line.name), "strong"),
         line.formula,
         "" if filled_in == line.formula else f"= {filled_in}",
         line.source or "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardplan.render.document import Column, Fields, Grid, Text, texts
-from shardplan.render.words import SEVERITIES, shares
+from shardplan.render.words import SEVERITIES, by_severity, name_text, shares
 from shardplan.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 UNITS = {"tokens": "tokens a device", "flops_per_byte": "FLOPs a byte", "width": "width"}
 
 
-def memory_and_time(choice: ChoiceOut) -> Fields:
+def memory_and_time(choice: ChoiceOut, title: str) -> Fields:
     """Where the bytes of one device and the seconds of one step go, largest first."""
     memory, time = choice.memory, choice.time
     bytes_by_kind = shares(memory.breakdown, memory.total_bytes)
     seconds_by_kind = shares(time.breakdown, time.estimate_s)
-    money = [f"{time.days:,.1f} days of training"] if time.days is not None else []
+    money = [f"{time.days:,.0f} days for all tokens"] if time.days is not None else []
     money += [f"{time.usd:,.0f} USD"] if time.usd is not None else []
     items = (
         (
@@ -27,7 +27,7 @@ def memory_and_time(choice: ChoiceOut) -> Fields:
             texts(
                 f"{format_bytes(memory.total_bytes)} of {format_bytes(memory.limit_bytes)} ±{memory.error_band:.0%}: "
                 f"arguments {format_bytes(memory.arguments_bytes)} + temporaries {format_bytes(memory.temp_bytes)}; "
-                f"worst moment {memory.binding_moment}",
+                f"worst moment {name_text(memory.binding_moment)}",
                 Text(", ".join(f"{name} {format_bytes(value)}" for name, value, _ in bytes_by_kind), "dim"),
                 *([f"host {format_bytes(memory.host_bytes)} a device"] if memory.host_bytes else []),
             ),
@@ -42,7 +42,7 @@ def memory_and_time(choice: ChoiceOut) -> Fields:
             ),
         ),
     )
-    return Fields(f"plan {choice.rank}", items)
+    return Fields(title, items)
 
 
 def traffic(choice: ChoiceOut) -> Grid:
@@ -97,7 +97,8 @@ def rules_fired(choice: ChoiceOut) -> Grid:
     """The rules that fired, with their numbers."""
     columns = (Column("code"), Column("severity"), Column("why"))
     rows = tuple(
-        texts(Text(r.code, "strong"), Text(r.severity, SEVERITIES[r.severity]), r.explanation) for r in choice.rules
+        texts(Text(r.code, "strong"), Text(r.severity, SEVERITIES[r.severity]), r.explanation)
+        for r in by_severity(choice.rules)
     )
     return Grid("rules that fired", columns, rows)
 

@@ -9,11 +9,11 @@ from shardplan.render.document import Column, Document, Fields, Grid, Lines, Tex
 from shardplan.render.parts import fixes, memory_and_time, problems, rules_fired, traffic, verdict_per_axis
 from shardplan.render.words import (
     batch_text,
-    codes_text,
     count_text,
     memory_text,
     mesh_text,
     remat_text,
+    rules_text,
     time_text,
     torus_text,
     verdict_text,
@@ -119,19 +119,24 @@ def _row(choice: ChoiceOut, devices: int) -> tuple[Text, ...]:
         f"{choice.tokens_per_s_per_device:,.0f}",
         format_fraction(choice.mfu),
         choice.bound_by,
-        codes_text([rule.code for rule in choice.rules]),
+        rules_text(choice.rules),
     )
 
 
 def _first(choice: ChoiceOut) -> tuple[Fields | Grid | Lines, ...]:
-    return (memory_and_time(choice), traffic(choice), verdict_per_axis(choice), rules_fired(choice))
+    return (
+        memory_and_time(choice, f"plan {choice.rank}"),
+        traffic(choice),
+        verdict_per_axis(choice),
+        rules_fired(choice),
+    )
 
 
 def _closest(choice: ChoiceOut) -> tuple[Fields, ...]:
     """Of the plan that misses by least, what takes the memory."""
-    details = memory_and_time(choice)
+    details = memory_and_time(choice, "the closest plan")
     mesh = ("mesh", texts(Text(mesh_text(choice.mesh), "strong"), remat_text(choice)))
-    return (replace(details, title="the closest plan", items=(mesh, *details.items)),)
+    return (replace(details, items=(mesh, *details.items)),)
 
 
 def _rejected(plan: PlanOut) -> Grid:

@@ -96,7 +96,7 @@ def _heading(column: Column, below: list[Column]) -> str:
 
 def _stack(cell: Text, below: list[Text], width: int) -> Rich:
     stack = _rich(cell, bar=width >= BAR_FROM)
-    if second := " · ".join(part.text for part in below if part.text):
+    if second := " · ".join(shown for part in below if (shown := _shown(part))):
         stack.append("\n").append(second, style=STYLES["dim"])
     return stack
 
@@ -105,7 +105,11 @@ def _rich(text: Text, *, bar: bool = False) -> Rich:
     rich = Rich(overflow="fold")
     if bar and text.share is not None:
         rich.append(_bar(text.share) + " ", style=STYLES[text.tone])
-    return rich.append(text.text, style=STYLES[text.tone])
+    return rich.append(_shown(text), style=STYLES[text.tone])
+
+
+def _shown(text: Text) -> str:
+    return text.text if text.short is None else text.short
 
 
 def _bar(share: float) -> str:

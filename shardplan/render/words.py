@@ -8,9 +8,9 @@ from shardplan.render.document import Text
 from shardplan.units import format_bytes, format_count, format_fraction, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from shardplan.plan import ChoiceOut, ClusterOut, MemoryOut, MeshOut, TimeOut
+    from shardplan.plan import ChoiceOut, ClusterOut, MemoryOut, MeshOut, RuleOut, TimeOut
     from shardplan.render.document import Tone
     from shardplan.spec import Workload
 
@@ -77,6 +77,21 @@ def time_text(time: TimeOut) -> str:
 def codes_text(codes: list[str]) -> str:
     """Codes in order, each once."""
     return " ".join(dict.fromkeys(codes))
+
+
+def rules_text(rules: Iterable[RuleOut]) -> Text:
+    """The codes of rules, the gravest first; on a terminal the notes are only counted."""
+    ordered = by_severity(rules)
+    grave = codes_text([rule.code for rule in ordered if rule.severity != "note"])
+    notes = sum(rule.severity == "note" for rule in ordered)
+    short = " + ".join((*([grave] if grave else []), *([count_text(notes, "note")] if notes else [])))
+    return Text(codes_text([rule.code for rule in ordered]), short=short)
+
+
+def by_severity(rules: Iterable[RuleOut]) -> list[RuleOut]:
+    """Errors, then warnings, then notes."""
+    order = list(SEVERITIES)
+    return sorted(rules, key=lambda rule: order.index(rule.severity))
 
 
 def name_text(key: str) -> str:

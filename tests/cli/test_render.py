@@ -25,6 +25,8 @@ from shardplan.source import parse_yaml
 from shardplan.spec import Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from shardplan.render.document import Block
 
 PAGES = {
@@ -37,17 +39,26 @@ PAGES = {
 words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=60)
 
 
-def pieces(document: Document) -> list[str]:
+def pieces(document: Document, shown: Callable[[Text], str]) -> list[str]:
     """Every piece of text a document holds."""
 
     def of(block: Block) -> list[str]:
         if isinstance(block, Grid):
-            return [column.name for column in block.columns] + [cell.text for row in block.rows for cell in row]
+            names = [column.name for column in block.columns]
+            return names + [shown(cell) for row in block.rows for cell in row]
         if isinstance(block, Fields):
-            return [text for name, values in block.items for text in (name, *(value.text for value in values))]
-        return [item.text for item in block.items]
+            return [text for name, values in block.items for text in (name, *map(shown, values))]
+        return [shown(item) for item in block.items]
 
     return [document.title, *(text for block in document.filled for text in (block.title, *of(block)))]
+
+
+def whole(text: Text) -> str:
+    return text.text
+
+
+def short(text: Text) -> str:
+    return text.text if text.short is None else text.short
 
 
 def letters(text: str) -> Counter[str]:
@@ -59,7 +70,7 @@ def letters(text: str) -> Counter[str]:
 @given(width=st.integers(1, 300))
 def test_a_table_loses_no_character_at_any_width(page: str, width: int) -> None:
     laid_out = table(PAGES[page], width)
-    missing = letters("".join(pieces(PAGES[page]))) - letters(laid_out)
+    missing = letters("".join(pieces(PAGES[page], short))) - letters(laid_out)
     assert not missing
     assert "…" not in laid_out
     assert max(map(len, laid_out.splitlines())) <= max(width, NARROWEST)
@@ -68,7 +79,7 @@ def test_a_table_loses_no_character_at_any_width(page: str, width: int) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_plain_has_every_piece_whole_on_one_line(page: str) -> None:
     lines = plain(PAGES[page]).splitlines()
-    for piece in pieces(PAGES[page]):
+    for piece in pieces(PAGES[page], whole):
         assert any(" ".join(piece.split()) in line for line in lines), piece
 
 
@@ -127,7 +138,7 @@ def test_recommend_says_what_was_asked_and_what_it_costs() -> None:
         "the cost model agree",
         "SP402",
         "shardplan export maxtext case.yaml",
-        "88.2 days",
+        "88 days",
         "rejected 214 of 231",
     ):
         assert piece in text, piece
