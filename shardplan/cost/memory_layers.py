@@ -89,7 +89,8 @@ def residuals(layer: Layer, setting: Setting, *, hidden: float = 1.0) -> list[Pa
     """
     ff = layer.feed_forward
     stream = 3.0 if layer.n_norms <= 2 else 5.0  # noqa: PLR2004 - a norm after a block needs the block's output
-    common = [_stream(stream, setting), *_gathered_stream(2.0, setting), *_attention(layer, setting)]
+    single = 0.0 if setting.fuses_matmuls else 3.0 * (setting.here.rows <= 1)
+    common = [_stream(stream + single, setting), *_gathered_stream(2.0, setting), *_attention(layer, setting)]
     if ff.is_moe:
         return common + _expert_residuals(ff, setting, hidden)
     return common + _hidden(ff, setting, hidden * _recomputed(ff, setting))
@@ -108,7 +109,7 @@ def held(layer: Layer, setting: Setting) -> list[Part]:
     return common + _hidden(ff, setting, 1.0 + _recomputed(ff, setting))
 
 
-def _stream(count: float, setting: Setting) -> Part:
+def _stream(count: Floats | float, setting: Setting) -> Part:
     here = setting.here
     return part("layer_work", "layer_stream", terms.stream_bytes, c=count, n=here.tokens, D=setting.width, t=here.tensor)
 
@@ -234,6 +235,9 @@ def _attention_gradients(layer: Layer, setting: Setting) -> list[Part]:
     return found
 
 
+PACKED_ROWS = 16
+"""Rows of a bfloat16 tile."""
+
 EXPERT_MOMENTS: dict[str, tuple[float, float, float]] = {
     "experts_recomputed": (3.0, 3.0, 3.0),
     "experts_hidden_gradient": (2.0, 4.0, 2.0),
@@ -251,14 +255,23 @@ def _experts(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
     ] + [*_shared(ff, setting, 3.0), _gathered(attention_weights(layer, setting), setting, setting.gathers)]
     bias = 2.0 if ff.bias else 0.0
     alone = (setting.here.expert == 1) & (setting.here.tensor == 1)
+    relaid = _relaid(setting)
     return {
         name: [
             *fixed,
             *_expert_rows(ff, setting, np.where(alone, rows, np.minimum(rows, 4.0)), hidden + bias * (hidden > 1)),
-            expert_matrices(ff, setting, matrices),
+            expert_matrices(ff, setting, matrices + relaid.get(name, 0.0)),
         ]
         for name, (rows, hidden, matrices) in EXPERT_MOMENTS.items()
     }
+
+
+def _relaid(setting: Setting) -> dict[str, Floats]:
+    """Expert matrices copied to another layout after the gather, by moment, `(n,)`: where shards do not fill whole tiles."""
+    shards = setting.candidates.degree("fsdp", "fsdp_transpose", "context")
+    lanes = ((setting.width / shards % LANES != 0) & (shards > 1)).astype(np.float64)
+    rows = ((setting.width / shards % PACKED_ROWS != 0) & (shards > 1)).astype(np.float64)
+    return {"experts_recomputed": lanes + rows, "experts_backward": rows}
 
 
 def expert_matrices(ff: FeedForward, setting: Setting, count: Floats | float) -> Part:
