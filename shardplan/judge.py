@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from shardplan.facts import Facts
     from shardplan.rules import Rule
-    from shardplan.units import Bools
+    from shardplan.units import Bools, Ints
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,13 @@ class Verdicts:
         return self._where("forbid")
 
     @cached_property
-    def demoted(self) -> Bools:
-        """Candidates to be ranked below their equals, `(n,)`."""
-        return self._where("demote")
+    def demotions(self) -> Ints:
+        """How many rules rank each candidate below its equals, `(n,)`."""
+        found = np.zeros(self.facts.n, dtype=np.int64)
+        for rule in self.rules:
+            if rule.effect == "demote":
+                found += self.masks[rule.code]
+        return found
 
     @cached_property
     def preferred(self) -> Bools:

@@ -27,7 +27,7 @@ FITS, AT_RISK, DOES_NOT_FIT = 0, 1, 2
 
 PRINCIPLE = (
     "fits before at risk; then {objective}, where plans within {tolerance:.0%} count as equal; then the simpler plan "
-    "(no demoting rule, fewer mesh axes, the table's own choice, lower degrees, plainer remat); then more headroom"
+    "(fewer demoting rules, fewer mesh axes, the table's own choice, lower degrees, plainer remat); then more headroom"
 )
 
 
@@ -99,7 +99,7 @@ def mesh_identity(candidates: Candidates) -> Ints:
     return identity
 
 
-def simplicity_keys(candidates: Candidates, demoted: Bools, preferred: Bools) -> tuple[Floats, ...]:
+def simplicity_keys(candidates: Candidates, demotions: Ints, preferred: Bools) -> tuple[Floats, ...]:
     """Keys of what makes one plan simpler than another, most important first, each `(n,)`."""
     axes_in_use = np.zeros(len(candidates))
     degrees = np.zeros(len(candidates))
@@ -111,7 +111,7 @@ def simplicity_keys(candidates: Candidates, demoted: Bools, preferred: Bools) ->
     kept = np.array([len(p.device) + 2 * len(p.offload) for p in candidates.remat_policies], dtype=float)
     is_custom = np.array([p.name == "custom" for p in candidates.remat_policies], dtype=float)
     return (
-        demoted.astype(float),
+        demotions.astype(float),
         axes_in_use,
         -preferred.astype(float),
         degrees,

@@ -160,5 +160,5 @@ def _priced(question: Question, fresh: Candidates, tally: dict[str, int]) -> Sta
     total, kept = estimates.memory.total_bytes, fresh.take(keep)
     scores = score(question.objective, estimates.time.estimate_s / fresh.global_batch, total)
     classes = fit_classes(case, total, estimates.memory.error_band)
-    simplicity = simplicity_keys(kept, verdicts.demoted[keep], verdicts.preferred[keep])
+    simplicity = simplicity_keys(kept, verdicts.demotions[keep], verdicts.preferred[keep])
     return Standing(kept, scores[keep], classes[keep], -total[keep], simplicity)

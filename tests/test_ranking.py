@@ -105,8 +105,8 @@ def test_simpler_means_fewer_axes_plainer_remat_and_no_demotion() -> None:
     none = np.zeros(3, dtype=bool)
     keys = np.array(simplicity_keys(candidates, none, none))
     assert keys[:, 0].tolist() < keys[:, 2].tolist() < keys[:, 1].tolist()
-    demoted = np.array([True, False, False])
-    keys = np.array(simplicity_keys(candidates, demoted, none))
+    demotions = np.array([2, 0, 1])
+    keys = np.array(simplicity_keys(candidates, demotions, none))
     assert keys[:, 1].tolist() < keys[:, 0].tolist()
 
 
