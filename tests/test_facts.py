@@ -155,6 +155,7 @@ def test_thresholds_of_the_70b_case_on_64_ironwood_chips() -> None:
     assert facts["tp_width_needed"][1] == pytest.approx(2 / 3 * 2 * (11_535 / 2) / 6)
     assert facts["tp_width_needed"][2] == pytest.approx(2 / 3 * 8 * (11_535 / 2))
     assert facts["dp_links"][4] == 6
+    assert facts["mixed_tokens_needed"] == pytest.approx(11_535**2 / (2 * 28_672))
     assert facts["tokens_per_replica"][4] == 64 * 2 * 8192 * 2
 
 
@@ -181,6 +182,10 @@ def test_lines_halve_the_links_and_double_the_way() -> None:
     facts = observe(small, profile(small), candidates_of(degrees))
     assert not facts["is_torus"]
     assert facts["weight_links"][0] < 3
+    # On so few lines tensor parallelism lowers no floor: FSDP alone is the better of the two.
+    assert facts["mixed_tokens_needed"] == pytest.approx(11_535 / 1.5)
+    single = case.model_copy(update={"cluster": case.cluster.model_copy(update={"topology": (1, 1, 1)})})
+    assert observe(single, None, candidates_of({"fsdp": 2}))["mixed_tokens_needed"] == pytest.approx(11_535)
 
 
 def test_slices_need_tokens_for_the_data_centre_network() -> None:

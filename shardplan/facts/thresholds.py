@@ -57,10 +57,13 @@ def _tensor_width(o: Observation) -> Any:
 
 
 def _mixed_tokens(o: Observation) -> Any:
-    """The floor of any FSDP x tensor mesh: one torus axis for the tensor axis, all others for FSDP."""
-    sides = sum(1.0 if ring else 0.5 for ring, side in zip(o.rings, o.case.cluster.topology, strict=True) if side > 1)
-    last = 1.0 if all(o.rings) else 0.5
-    return intensity.mixed_tokens(ici_intensity(o), _model(o, "active_width"), max(sides - last, last), last)
+    """The floor of any mesh: FSDP over all torus axes, or over all but one that tensor parallelism takes."""
+    sides = [1.0 if ring else 0.5 for ring, side in zip(o.rings, o.case.cluster.topology, strict=True) if side > 1]
+    a = ici_intensity(o)
+    alone = intensity.gather_tokens(a, sum(sides) or 1.0, 1.0)
+    if len(sides) < 2:  # noqa: PLR2004 - one axis for each
+        return alone
+    return min(alone, intensity.mixed_tokens(a, _model(o, "active_width"), sum(sides[:-1]), sides[-1]))
 
 
 def _expert_width(o: Observation) -> Any:
@@ -101,6 +104,6 @@ FACTS: Final = (
           lambda o: o.case.workload.sequence_length / o.degree("context")),
     _fact("cp_tokens_needed", "tokens", "Tokens of a context shard for its key-value gather to be compute-bound.",
           _context_tokens),
-    _fact("mixed_tokens_needed", "tokens", "Tokens a chip below which no mix of FSDP and tensor parallelism is compute-bound.",
+    _fact("mixed_tokens_needed", "tokens", "Tokens a chip below which neither FSDP nor its mix with tensor parallelism is compute-bound.",
           _mixed_tokens),
 )  # fmt: skip
