@@ -65,12 +65,8 @@ def step_time(case: Case, candidates: Candidates, collectives: tuple[Collective,
     """Seconds of one optimizer step of every candidate."""
     done, rates = work(case, candidates), Rates.of(case)
     pipeline = Pipeline(candidates.degree("pipeline"), candidates.pipeline_microbatches, candidates.pipeline_repeats)
-    hideable = [c.hides_behind == "compute" for c in collectives]
-    none = np.zeros(len(candidates))
-    traffic = Traffic(
-        sum((c.seconds for c, hides in zip(collectives, hideable, strict=True) if hides), start=none),
-        sum((c.seconds for c, hides in zip(collectives, hideable, strict=True) if not hides), start=none),
-    )
+    none, hideable = np.zeros(len(candidates)), [_can_hide(case, c) for c in collectives]
+    traffic = traffic_of(case, candidates, collectives)
     lines = step_lines(done, traffic, pipeline, rates, Constants.of(case.cluster.chip.name))
     at = {name: np.broadcast_to(term.value, none.shape) for name, term in lines.items()}
     estimate = total_s(lines)
@@ -91,6 +87,22 @@ def step_time(case: Case, candidates: Candidates, collectives: tuple[Collective,
         exposed_s=exposed,
         terms=tuple(lines.values()),
     )
+
+
+def traffic_of(case: Case, candidates: Candidates, collectives: Iterable[Collective]) -> Traffic:
+    """Communication seconds by whether compute may hide them."""
+    hideable, inline = np.zeros(len(candidates)), np.zeros(len(candidates))
+    for collective in collectives:
+        if _can_hide(case, collective):
+            hideable = hideable + collective.seconds
+        else:
+            inline = inline + collective.seconds
+    return Traffic(hideable, inline)
+
+
+def _can_hide(case: Case, collective: Collective) -> bool:
+    """Whether the collective runs beside compute: the published flag groups make weight traffic asynchronous."""
+    return collective.hides_behind == "compute" and case.runtime.tuned_flags
 
 
 TINY_S = 1e-30
