@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,24 +96,22 @@ def argument_bytes(case: Case, candidates: Candidates) -> ArgumentBytes:
     """State of one device for each candidate. Exact where every split is; rounded up where MaxText would refuse."""
     architecture, optimizer = case.architecture, case.workload.optimizer
     every = parameter_tensors(architecture)
-    first = () if optimizer.name == "sgd" else every
-    second = tuple(t for t in first if optimizer.name != "muon" or not t.is_matrix)
+    others = tuple(t for t in every if not t.is_matrix)
     w, m = DTYPE_BYTES[optimizer.weight_dtype], DTYPE_BYTES[optimizer.mu_dtype]
     n_optimizer = OPTIMIZER_SCALARS[optimizer.name]
     on_device = 0 if optimizer.host_offload else n_optimizer
     rows = distinct([candidates.degree(axis).astype(np.float64) for axis in AXES])
     meshes = candidates.take(rows.first)
     zero = optimizer.shard_over_data
-    stored = _elements((*every, *variable_tensors(architecture)), meshes, w)
-    P, M, U, s = (
-        column[rows.inverse]
-        for column in (
-            stored,
-            _elements(first, meshes, m, over_data=zero),
-            _elements(second, meshes, w, over_data=zero),
-            on_device + rng_blocks(architecture, meshes),
-        )
-    )
+
+    @cache
+    def held(tensors: tuple[ParameterTensor, ...], element_bytes: int, over_data: bool) -> Floats:  # noqa: FBT001
+        return _elements(tensors, meshes, element_bytes, over_data=over_data)[rows.inverse]
+
+    P = held(every, w, False) + held(variable_tensors(architecture), w, False)  # noqa: FBT003
+    M = held(() if optimizer.name == "sgd" else every, m, zero)
+    U = held({"sgd": (), "muon": others}.get(optimizer.name, every), w, zero)
+    s = (on_device + rng_blocks(architecture, meshes))[rows.inverse]
     n = loaded_tokens(case.workload.sequence_length, candidates)
     return ArgumentBytes(
         weights=Term("weights_bytes", weights_bytes, {"P": P, "w": w}),

@@ -56,8 +56,12 @@ def _text_decoder(document: Document) -> Path:
     """Path of the part that describes the text decoder."""
     assert isinstance(document.value, dict), "is_huggingface_config comes first"
     for key in TEXT_KEYS:
-        if isinstance(document.value.get(key), dict):
+        inner = document.value.get(key)
+        if isinstance(inner, dict):
             return (key,)
+        if inner is not None:
+            message = f"{key}: expected the configuration of the text decoder"
+            raise InputError([Diagnostic("SP012", message, document.mark((key,)))])
     return ()
 
 

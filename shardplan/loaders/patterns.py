@@ -21,15 +21,14 @@ def layer_groups(layers: Sequence[LayerDict]) -> list[LayerDict]:
     Dense layers before a mixture of experts become a group of their own. Without a repeating block, equal neighbours
     are the groups.
     """
-    runs = [_group([run], run.pop("count")) for run in run_lengths(layers)]
+    runs = _runs(layers)
     if len(runs) <= 2:  # noqa: PLR2004 - uniform, or dense layers first
         return runs
     for prefix in range(_MAX_PREFIX + 1):
         rest = layers[prefix:]
         for block in range(1, min(_MAX_BLOCK, len(rest) // 2) + 1):
             if all(rest[i] == rest[i - block] for i in range(block, len(rest))):
-                before = [_group([run], run.pop("count")) for run in run_lengths(layers[:prefix])]
-                return before + pattern_groups(rest, block)
+                return _runs(layers[:prefix]) + pattern_groups(rest, block)
     return runs
 
 
@@ -52,6 +51,11 @@ def run_lengths(layers: Sequence[LayerDict]) -> list[LayerDict]:
             runs.append({**layer, "count": 1})
         last = layer
     return runs
+
+
+def _runs(layers: Sequence[LayerDict]) -> list[LayerDict]:
+    """Equal neighbours, each as a group of its own."""
+    return [_group([{**run, "count": 1}], run["count"]) for run in run_lengths(layers)]
 
 
 def _group(layers: list[LayerDict], count: int) -> LayerDict:
