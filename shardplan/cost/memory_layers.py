@@ -71,12 +71,28 @@ def padded(width: int) -> int:
 def expert_rows(ff: FeedForward, setting: Setting) -> Floats:
     """R, routed rows a device buffers, `(n,)`: the worst case under expert parallelism unless a factor bounds it.
 
-    Source: maxtext reference 3.1.
+    The dense path has a row for every slot of every expert, or without a capacity for every token at every expert.
+    Source: maxtext reference 3.1, 2.5.
     """
+    if not setting.case.runtime.sparse_matmul:
+        slots = capacity(ff, setting)
+        per_row = setting.here.tokens / setting.here.rows if slots is None else slots
+        dense: Floats = setting.here.rows * ff.n_experts * per_row
+        return dense
     degree, factor = setting.here.expert, setting.case.runtime.ragged_buffer_factor
     worst = np.minimum(degree, ff.n_experts / ff.n_active_experts) if factor <= 0 else factor
     rows: Floats = setting.here.tokens * ff.n_active_experts * np.where(degree > 1, worst, 1.0)
     return rows
+
+
+def capacity(ff: FeedForward, setting: Setting) -> Floats | None:
+    """Slots an expert has for the tokens of one sequence, `(n,)`; None if it takes all. Source: maxtext reference 2.5."""
+    factor = setting.case.runtime.capacity_factor
+    if factor <= 0:
+        return None
+    length = setting.case.workload.sequence_length / setting.here.context
+    slots: Floats = np.maximum(np.ceil(length * ff.n_active_experts / ff.n_experts) * factor, factor)
+    return np.floor(slots)
 
 
 # --- what the backward pass of a layer needs ---------------------------------------------------------------------------
@@ -235,6 +251,14 @@ def _attention_gradients(layer: Layer, setting: Setting) -> list[Part]:
     return found
 
 
+def _masks(ff: FeedForward, setting: Setting) -> list[Part]:
+    """Which token takes which slot of which expert, on the dense path with a capacity."""
+    slots = None if setting.case.runtime.sparse_matmul else capacity(ff, setting)
+    if slots is None:
+        return []
+    return [part("moe_dispatch", "slots", terms.slots_bytes, n=setting.here.tokens, E=ff.n_experts, C=slots)]
+
+
 PACKED_ROWS = 16
 """Rows of a bfloat16 tile."""
 
@@ -248,11 +272,16 @@ EXPERT_MOMENTS: dict[str, tuple[float, float, float]] = {
 mixtral-8x7b and qwen3-30b-a3b with and without expert parallelism."""
 
 
+DENSE_EXPERT_MOMENTS: dict[str, tuple[float, float, float]] = {"experts_backward": (2.0, 5.0, 3.0)}
+"""The same on the dense path. Source: buffer dump of mixtral-8x7b with capacity factor 1.25."""
+
+
 def _experts(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
     ff = layer.feed_forward
+    sparse = setting.case.runtime.sparse_matmul
     fixed = [
         p for p in residuals(layer, setting, hidden=0) if p[0] != "moe_dispatch_bytes"
-    ] + [*_shared(ff, setting, 3.0), _gathered(attention_weights(layer, setting), setting, setting.gathers)]
+    ] + [*_shared(ff, setting, 3.0), *_masks(ff, setting), _gathered(attention_weights(layer, setting), setting, setting.gathers)]
     bias = 2.0 if ff.bias else 0.0
     alone = (setting.here.expert == 1) & (setting.here.tensor == 1)
     relaid = _relaid(setting)
@@ -262,7 +291,7 @@ def _experts(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
             *_expert_rows(ff, setting, np.where(alone, rows, np.minimum(rows, 4.0)), hidden + bias * (hidden > 1)),
             expert_matrices(ff, setting, matrices + relaid.get(name, 0.0)),
         ]
-        for name, (rows, hidden, matrices) in EXPERT_MOMENTS.items()
+        for name, (rows, hidden, matrices) in (EXPERT_MOMENTS if sparse else DENSE_EXPERT_MOMENTS).items()
     }
 
 

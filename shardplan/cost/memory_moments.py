@@ -64,6 +64,8 @@ def moments(case: Case, candidates: Candidates) -> Moments:
         for layer in group.layers:
             saved += [p for p in held(layer, setting) for _ in range(layer.count)]
     found = [Moment("loss_and_logits", _with_holes([*saved, *_loss(setting)], setting))]
+    if (candidates.dcn.pipeline > 1).any():
+        found.append(Moment("pipeline_outputs", _with_holes([*saved, *_pipeline_outputs(setting)], setting)))
     through = [*saved, *_gradients(setting), *_after_loss(setting)]
     for group in scanned or unrolled:
         for layer, others in _in_turn(group):
@@ -92,6 +94,20 @@ def _stage(group: LayerGroup, setting: Setting) -> list[Part]:
     others = np.where(_stages(setting) > 1, layers_per_stage(group, setting) - 1, 0.0)
     bytes_ = sum(term.value for layer in group.layers for _ in range(layer.count) for _, term in held_in_stage(layer, setting))
     return [part("pipeline", "other_layers_of_stage", terms.kept_bytes, L=others, a=bytes_)]
+
+
+def _pipeline_outputs(setting: Setting) -> list[Part]:
+    """Stages in different slices: the gradient of the pipeline's output is summed over them before it is split again."""
+    here, candidates = setting.here, setting.candidates
+    stages = _stages(setting)
+    crosses = candidates.dcn.pipeline > 1
+    tokens = candidates.per_device_batch * candidates.devices * setting.case.workload.sequence_length / stages
+    V = setting.case.architecture.vocab_size
+    q = candidates.num_vocab_tiling
+    return [
+        part("logits", "logits_and_gradient", terms.logits_bytes, c=2.0 * crosses, n=here.head_tokens, V=V, t=here.tensor, q=q),
+        part("pipeline", "outputs", terms.gathered_stream_bytes, c=3.0 * crosses, n=tokens, D=setting.width),
+    ]
 
 
 def _with_holes(parts: list[Part], setting: Setting, *, experts: bool = False) -> tuple[Part, ...]:

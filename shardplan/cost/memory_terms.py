@@ -89,6 +89,11 @@ def expert_hidden_bytes(c: Floats, R: Floats, F: int, t: Floats) -> Floats:
     return c * 2 * R * F / t
 
 
+def slots_bytes(n: Floats, E: int, C: Floats) -> Floats:
+    """Combine weights of each token for each slot of each expert. Source: maxtext reference 2.5; buffer dumps."""
+    return 2 * n * E * C
+
+
 def expert_weights_bytes(c: Floats, E: int, D: int, F: int, e: Floats, t: Floats) -> Floats:
     """Expert matrices gathered over the axes that split the width, or their gradients before the reduce-scatter."""
     return c * 2 * E * D * F / (e * t)
