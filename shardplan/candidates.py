@@ -6,7 +6,7 @@ slice), a DCN mesh (to the slices), and the batch, remat and tiling choices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,13 +52,13 @@ class Mesh:
         return {axis: int(self.column(axis)[row]) for axis in AXES if self.column(axis)[row] > 1}
 
 
-_SHARED = ("ici", "dcn", "remat_policies")
+_SHARED = ("ici", "dcn", "remat_policies", "_degrees")
 """Fields of `Candidates` that are not columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """One row a candidate. Columns `(n,)`; `remat` indexes into `remat_policies`."""
+    """One row a candidate. Columns `(n,)`, not to be written to; `remat` indexes into `remat_policies`."""
 
     ici: Mesh
     dcn: Mesh
@@ -75,6 +75,8 @@ class Candidates:
     remat_policies: tuple[RematPolicy, ...]
     needs_split: Bools
     """Whether the mesh can only be laid out with `allow_split_physical_axes`."""
+    _degrees: dict[tuple[str, ...], Ints] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """Products of degrees asked for so far."""
 
     def __len__(self) -> int:
         """Number of candidates."""
@@ -82,10 +84,13 @@ class Candidates:
 
     def degree(self, *axes: str) -> Ints:
         """Product of the ICI and DCN degrees of the axes, `(n,)`."""
-        total = np.ones(len(self), dtype=np.int64)
-        for axis in axes:
-            total = total * self.ici.column(axis) * self.dcn.column(axis)
-        return total
+        known = self._degrees.get(axes)
+        if known is None:
+            known = np.ones(len(self), dtype=np.int64)
+            for axis in axes:
+                known = known * self.ici.column(axis) * self.dcn.column(axis)
+            self._degrees[axes] = known
+        return known
 
     @property
     def devices(self) -> Ints:

@@ -121,7 +121,8 @@ class _Leanest:
 def _leanest(case: Case, splits: Candidates) -> _Leanest:
     """The least memory of each split: of the policies that keep least on the device, with the most vocabulary tiling."""
     policies = policies_for(case)
-    lean = [p for p in policies if not p.device] or list(policies)
+    least = min(len(p.device) for p in policies)
+    lean = [p for p in policies if len(p.device) == least and p.offload <= {"decoder_layer_input"}] or list(policies)
     tokens = splits.per_device_batch * case.workload.sequence_length
     tiling = np.ones(len(splits), dtype=np.int64)
     for option in sorted(tilings_for(case)):
@@ -139,11 +140,15 @@ def _leanest(case: Case, splits: Candidates) -> _Leanest:
 def _fastest(case: Case, splits: Candidates) -> Floats:
     """A lower bound of the seconds a sequence takes in any variant of each split, `(n,)`."""
     policies = policies_for(case)
-    extremes = {len(p.device) for p in policies}
-    chosen = [p for p in policies if len(p.device) in (min(extremes), max(extremes))]
+    chosen = (min(policies, key=_kept), max(policies, key=_kept))
     times = [step_time_of(case, replace(splits, remat_policies=(policy,))) for policy in chosen]
     fastest: Floats = np.min(times, axis=0) / splits.global_batch * BOUND_SLACK
     return fastest
+
+
+def _kept(policy: RematPolicy) -> tuple[int, int]:
+    """How much a policy keeps: tensors on the device, less those it must fetch from the host."""
+    return len(policy.device), -len(policy.offload)
 
 
 # --- pricing in full -----------------------------------------------------------------------------------------------
