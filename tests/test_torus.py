@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shardplan.candidates import Mesh
 from shardplan.chips import resolve_cluster
 from shardplan.spec import AXES
-from shardplan.torus import Piece, fits_without_split, lay_out, layouts_of, mesh_order
+from shardplan.torus import ORDER, Piece, fits_without_split, lay_out, links_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,11 +47,7 @@ def coordinates(one: Cluster) -> Ints:
     sides = (*one.topology, *(1,) * (3 - len(one.topology)))
     cores = one.chip.jax_devices_per_chip
     by_number = [
-        (x, y, z, c)
-        for z in range(sides[2])
-        for y in range(sides[1])
-        for x in range(sides[0])
-        for c in range(cores)
+        (x, y, z, c) for z in range(sides[2]) for y in range(sides[1]) for x in range(sides[0]) for c in range(cores)
     ]
     if one.topology in one.chip.ring_slices and cores == 2:
         by_number = [by_number[8 * tray + i] for tray in range(len(by_number) // 8) for i in TRAY]
@@ -68,7 +64,7 @@ def coordinates(one: Cluster) -> Ints:
 def mesh_digest(one: Cluster, degrees: tuple[int, ...], dcn: Sequence[int]) -> str:
     """Digest of the mesh our layout describes, device by device in mesh order."""
     layout = lay_out(one, degrees)
-    order = mesh_order(tuple(np.multiply(degrees, dcn)))
+    order = ORDER
     physical = coordinates(one)
     if one.topology == (4, 4) and max(degrees) == 16:
         physical = physical.transpose(1, 0, 2).reshape(16, 4)[list(WALK_4X4)].reshape(4, 4, 4)
@@ -140,9 +136,7 @@ def test_two_axis_meshes_that_need_no_split_are_the_observed_ones(chip: str, top
     n = one.devices_per_slice
     sizes = [x for x in range(1, n + 1) if n % x == 0]
     mesh = Mesh.of([{"fsdp": n // x, "tensor": x} for x in sizes])
-    assert {x for x, fits in zip(sizes, fits_without_split(one, mesh), strict=True) if fits} == ALLOWED[
-        chip, topology
-    ]
+    assert {x for x, fits in zip(sizes, fits_without_split(one, mesh), strict=True) if fits} == ALLOWED[chip, topology]
 
 
 def test_innermost_pair_of_tpu7x_is_the_two_devices_of_a_chip() -> None:
@@ -206,5 +200,9 @@ def test_many_meshes_at_once_equal_one_at_a_time(cases: list[tuple[Cluster, tupl
     one = cases[0][0]
     rows = [degrees for other, degrees in cases if other == one]
     mesh = Mesh(*np.array(rows, dtype=np.int64).T)
-    layouts, index = layouts_of(one, mesh)
-    assert [layouts[i] for i in index] == [lay_out(one, degrees) for degrees in rows]
+    layouts = [lay_out(one, degrees) for degrees in rows]
+    assert [not layout.needs_split for layout in layouts if layout] == fits_without_split(one, mesh).tolist()
+    links = links_of(one, mesh)
+    for i, row in enumerate(rows):
+        alone = links_of(one, Mesh(*np.array([row], dtype=np.int64).T))
+        assert all(links[axis].links[i] == alone[axis].links[0] for axis in AXES)

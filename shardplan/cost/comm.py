@@ -7,6 +7,7 @@ cards; each level is a collective of its own here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,15 +20,13 @@ from shardplan.cost.traffic import flows
 from shardplan.spec import AXES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from shardplan.candidates import Candidates
     from shardplan.cost.network import Reach, Route
     from shardplan.cost.traffic import Flow, Hides, Kind
     from shardplan.spec import Case
     from shardplan.units import Floats
-
-Formula = "Callable[..., Any]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +84,15 @@ def collectives(case: Case, candidates: Candidates) -> tuple[Collective, ...]:
     rows = distinct(_columns(candidates))
     few = candidates.take(rows.first)
     network = Network.of(case, few)
+    routes = cache(network.route)
     return tuple(
         Collective(
             axis=flow.axes[0], network=name, kind=flow.kind, purpose=flow.purpose, hides_behind=flow.hides_behind,
             seconds=_spread(terms[1].value, rows), route=route, _rows=rows, _terms=terms, _count=count,
         )
         for flow in flows(case, few)
-        for route in [network.route(*flow.axes)]
-        for name, terms, count in _levels(flow, route, network)
+        for route in [routes(*flow.axes)]
+        for name, terms, count in _levels(flow, route, routes, network)
         if np.any(terms[0].value)
     )  # fmt: skip
 
@@ -116,9 +116,9 @@ def _columns(candidates: Candidates) -> list[Any]:
 Level = tuple[Literal["ici", "dcn"], tuple[Term, Term], "Floats"]
 
 
-def _levels(flow: Flow, route: Route, network: Network) -> Iterator[Level]:
+def _levels(flow: Flow, route: Route, routes: Callable[..., Route], network: Network) -> Iterator[Level]:
     """The collective inside a slice, and the one between slices if the group spans any."""
-    scattered = network.route(*flow.rides_on) if flow.rides_on else None
+    scattered = routes(*flow.rides_on) if flow.rides_on else None
     before = scattered.devices * scattered.slices if scattered else np.ones(1)
     volume = flow.bytes / before
     yield "ici", _on_torus(flow, route, network.reach, volume), flow.count * (route.devices > 1)

@@ -7,6 +7,7 @@ the die-to-die link, which keeps up; if not, both groups use the chip's links at
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,15 +86,14 @@ class Network:
     ici: Mesh
     dcn: Mesh
     links: dict[str, AxisLinks]
-    rows: Ints
     reach: Reach
 
     @classmethod
     def of(cls, case: Case, candidates: Candidates) -> Network:
         """The network of a case, for each candidate."""
         chip = case.cluster.chip
-        links, rows = links_of(case.cluster, candidates.ici)
-        return cls(chip, candidates.ici, candidates.dcn, links, rows, Reach.of(chip))
+        links = links_of(case.cluster, candidates.ici)
+        return cls(chip, candidates.ici, candidates.dcn, links, Reach.of(chip))
 
     @property
     def dcn_bytes_per_s(self) -> float:
@@ -107,26 +107,25 @@ class Network:
         link, pair = self.chip.ici_link_bytes_per_s.value, self._pair_bytes_per_s
         parts = [self.links[axis] for axis in axes]
         links = sum((part.links for part in parts), start=np.zeros(1))
-        has_pair = np.any([part.has_pair for part in parts], axis=0)
-        slowest = np.max([part.slowest for part in parts], axis=0)
+        has_pair = reduce(np.logical_or, [part.has_pair for part in parts])
+        slowest = reduce(np.maximum, [part.slowest for part in parts])
         each = np.where(has_pair, link, link / shares)
         # All-to-alls cross the chip's links once for every device, whichever devices form a group.
         scarce, longest = link / shares, slowest
         waits_for_pair = has_pair & (slowest / scarce < 2 / pair)
         pair_only = has_pair & (links == 0)
         gather = np.where(pair_only, pair, np.where(links > 0, links * each, 1.0))
-        rows = self.rows
         return Route(
             axes=axes,
             ici=ici,
             dcn=dcn,
-            devices=np.prod(ici, axis=0),
-            slices=np.prod(dcn, axis=0),
-            gather_bytes_per_s=gather[rows],
-            hops=sum((part.hops for part in parts), start=np.zeros(1))[rows],
-            longest=np.where(waits_for_pair, 2.0, longest)[rows],
-            scarce_bytes_per_s=np.where(waits_for_pair, pair, scarce)[rows],
-            pair_only=pair_only[rows],
+            devices=reduce(np.multiply, ici),
+            slices=reduce(np.multiply, dcn),
+            gather_bytes_per_s=gather,
+            hops=sum((part.hops for part in parts), start=np.zeros(1)),
+            longest=np.where(waits_for_pair, 2.0, longest),
+            scarce_bytes_per_s=np.where(waits_for_pair, pair, scarce),
+            pair_only=pair_only,
         )
 
     @property

@@ -125,20 +125,22 @@ def _weights(case: Case, candidates: Candidates) -> Iterator[Flow]:
     micro_steps = candidates.gradient_accumulation
     for total in weight_sums(case.architecture):
         axes = tuple(axis for axis in GATHER_ORDER if axis in total.axes)
-        elements = total.elements / candidates.degree(*sorted(total.kept)) * _thin_shards(case, candidates, axes)
+        elements = total.elements / candidates.degree(*sorted(total.kept))
         visits = stage_visits(case, candidates) if total.is_pipelined else np.ones(len(candidates))
         gathers, scatters = _passes(candidates, total.place)
         # Routed experts, and routers that no expert axis splits, move over the same axes.
         name = ("" if "expert" in axes else "expert ") + _PURPOSE[total.place]
         steps, calls = visits * micro_steps, total.tensors * visits * micro_steps
         element_bytes = _gathered_bytes(case, total.place)
-        yield Flow(axes, "all-gather", name, "compute", elements * element_bytes * steps * gathers, calls * gathers)
+        gathered = elements * element_bytes * _thin_shards(case, candidates, axes, element_bytes)
+        reduced = elements * BF16 * _thin_shards(case, candidates, axes, BF16)
+        yield Flow(axes, "all-gather", name, "compute", gathered * steps * gathers, calls * gathers)
         yield Flow(
             axes,
             "reduce-scatter",
             f"gradients of {name}",
             "compute",
-            elements * BF16 * steps * scatters,
+            reduced * steps * scatters,
             calls * scatters,
         )
         # Layers sum their shards over `data` in the backward loop, the rest once after the last micro-step.
@@ -154,18 +156,19 @@ def _weights(case: Case, candidates: Candidates) -> Iterator[Flow]:
             )
 
 
-TILE_ROWS = 16
-"""Rows of a tile of bf16 in HBM; what moves between devices are whole tiles."""
+TILE_ROW_BYTES = 32
+"""Rows of a tile in HBM times the bytes of an element: 16 rows of bf16, 32 of fp8. Whole tiles move between devices."""
 
 
-def _thin_shards(case: Case, candidates: Candidates, axes: tuple[str, ...]) -> Floats:
+def _thin_shards(case: Case, candidates: Candidates, axes: tuple[str, ...], element_bytes: int) -> Floats:
     """Factor by which shards thinner than a tile enlarge what is moved, `(d,)`.
 
     A shard holds D / N rows of a matrix. Source: Qwen3 235B on 512 devices (8 rows), and FSDP 512 against DP 2 x FSDP 256
     for Hy3 295B (8 rows against 16, 12% of the step); tests/data/ablations_tpu.jsonl.
     """
     splits = candidates.degree(*(axis for axis in axes if axis != "fsdp_transpose"))
-    factor: Floats = np.maximum(1.0, TILE_ROWS * splits / case.architecture.model_width)
+    rows = TILE_ROW_BYTES // element_bytes
+    factor: Floats = np.maximum(1.0, rows * splits / case.architecture.model_width) ** 1.0
     return factor
 
 
