@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("id"),
-    Column("verdict"),
+    Column("verdict", under="id"),
     Column("HBM a device"),
-    Column("limit", right=True),
+    Column("limit", under="HBM a device"),
     Column("step time", right=True),
     Column("mesh"),
     Column("remat", under="mesh"),

@@ -114,7 +114,7 @@ def _row(choice: ChoiceOut, devices: int) -> tuple[Text, ...]:
         remat_text(choice),
         batch_text(choice, devices),
         memory_text(choice.memory, choice.verdict),
-        verdict_text(choice.verdict).text,
+        verdict_text(choice.verdict),
         time_text(choice.time),
         f"{choice.tokens_per_s_per_device:,.0f}",
         format_fraction(choice.mfu),

@@ -96,8 +96,9 @@ def _heading(column: Column, below: list[Column]) -> str:
 
 def _stack(cell: Text, below: list[Text], width: int) -> Rich:
     stack = _rich(cell, bar=width >= BAR_FROM)
-    if second := " · ".join(shown for part in below if (shown := _shown(part))):
-        stack.append("\n").append(second, style=STYLES["dim"])
+    for i, part in enumerate(part for part in below if _shown(part)):
+        stack.append(" · " if i else "\n", style=STYLES["dim"])
+        stack.append(_shown(part), style=STYLES[part.tone or "dim"])
     return stack
 
 
