@@ -113,15 +113,33 @@ class Torus:
 
 def lay_out(cluster: Cluster, degrees: tuple[int, ...]) -> Layout | None:
     """The layout of ICI degrees in `AXES` order on one slice, or None if they do not multiply to its devices."""
+    columns = [np.array([degrees[AXES.index(axis)]], dtype=np.int64) for axis in ORDER]
+    return _layouts(cluster, columns)[0][0]
+
+
+def layouts_of(cluster: Cluster, mesh: Columns) -> tuple[list[Layout | None], Ints]:
+    """The distinct layouts of a mesh's rows, and for each row the index of its own, `(n,)`."""
+    return _layouts(cluster, _sizes(mesh))
+
+
+def _layouts(cluster: Cluster, sizes: list[Ints]) -> tuple[list[Layout | None], Ints]:
     torus = Torus.of(cluster)
-    sizes = [np.array([degrees[AXES.index(axis)]], dtype=np.int64) for axis in ORDER]
     found, needs_split = _parts(torus, sizes, cluster.devices_per_slice)
-    if not found.is_found[0]:
-        return None
-    parts = {axis: found.parts[int(code[0])] for axis, code in zip(ORDER, found.codes, strict=True)}
-    return Layout(
-        {axis: tuple(torus.piece(*s) for s in part) for axis, part in parts.items() if part}, bool(needs_split[0])
-    )
+    pieces = [tuple(torus.piece(*spot) for spot in part) for part in found.parts]
+    key = found.is_found + 2 * needs_split.astype(np.int64)
+    for code in found.codes:
+        key = key * len(pieces) + code
+    _, first, rows = np.unique(key, return_index=True, return_inverse=True)
+    layouts = [
+        Layout(
+            {axis: pieces[code[i]] for axis, code in zip(ORDER, found.codes, strict=True) if code[i]},
+            bool(needs_split[i]),
+        )
+        if found.is_found[i]
+        else None
+        for i in first.tolist()
+    ]
+    return layouts, rows.reshape(-1)
 
 
 def fits_without_split(cluster: Cluster, mesh: Columns) -> Bools:

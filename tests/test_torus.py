@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shardplan.candidates import Mesh
 from shardplan.chips import resolve_cluster
 from shardplan.spec import AXES
-from shardplan.torus import ORDER, Piece, fits_without_split, lay_out, links_of
+from shardplan.torus import ORDER, Piece, fits_without_split, lay_out, layouts_of, links_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -202,6 +202,8 @@ def test_many_meshes_at_once_equal_one_at_a_time(cases: list[tuple[Cluster, tupl
     mesh = Mesh(*np.array(rows, dtype=np.int64).T)
     layouts = [lay_out(one, degrees) for degrees in rows]
     assert [not layout.needs_split for layout in layouts if layout] == fits_without_split(one, mesh).tolist()
+    distinct, index = layouts_of(one, mesh)
+    assert [distinct[i] for i in index] == layouts
     links = links_of(one, mesh)
     for i, row in enumerate(rows):
         alone = links_of(one, Mesh(*np.array([row], dtype=np.int64).T))
