@@ -140,15 +140,10 @@ def _leanest(case: Case, splits: Candidates) -> _Leanest:
 def _fastest(case: Case, splits: Candidates) -> Floats:
     """A lower bound of the seconds a sequence takes in any variant of each split, `(n,)`."""
     policies = policies_for(case)
-    chosen = (min(policies, key=_kept), max(policies, key=_kept))
+    chosen = (min(policies, key=lambda p: len(p.tensors)), max(policies, key=lambda p: len(p.device)))
     times = [step_time_of(case, replace(splits, remat_policies=(policy,))) for policy in chosen]
     fastest: Floats = np.min(times, axis=0) / splits.global_batch * BOUND_SLACK
     return fastest
-
-
-def _kept(policy: RematPolicy) -> tuple[int, int]:
-    """How much a policy keeps: tensors on the device, less those it must fetch from the host."""
-    return len(policy.device), -len(policy.offload)
 
 
 # --- pricing in full -----------------------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""The search by bounds gives the list that pricing everything gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from shardplan import search as searching
+from shardplan.engine import catalogue
+from shardplan.enumeration import enumerate_candidates, expand, policies_for, tilings_for
+from shardplan.profile import profile
+from shardplan.search import Found, Question, search
+from shardplan.spec import Case, Constraints, Optimizer
+from tests.test_enumeration import DENSE_MODEL, GQA, MOE_MODEL, architecture, case_of
+
+if TYPE_CHECKING:
+    from shardplan.ranking import Objective
+
+BIG = architecture({"count": 24, "attention": GQA, "feed_forward": {"width": 24576}}, vocab_size=131072)
+CASES = [
+    pytest.param(case_of(DENSE_MODEL, "2x2x2", batch=64), id="dense"),
+    pytest.param(case_of(MOE_MODEL, "2x2x2", batch=64), id="moe"),
+    pytest.param(case_of(DENSE_MODEL, "2x2x1", slices=2, batch=32), id="two-slices"),
+    pytest.param(case_of(BIG, "2x2x1", batch=256, tokens=16384), id="tight"),
+]
+
+
+def everything(question: Question) -> Found:
+    """The outcome of pricing every variant of every split."""
+    splits = enumerate_candidates(question.case).candidates
+    standing = searching._priced(question, expand(question.case, splits), {})
+    return Found(standing.candidates.take(standing.best(question.top)), None, 0, 0, {})
+
+
+def question(case: Case, objective: Objective = "step-time", top: int = 3) -> Question:
+    """The question as `decide` asks it."""
+    return Question(case, profile(case), catalogue(), objective, top)
+
+
+@pytest.mark.parametrize("objective", ["step-time", "memory"])
+@pytest.mark.parametrize("case", CASES)
+def test_bounds_change_nothing_but_the_time_it_takes(case: Case, objective: Objective) -> None:
+    asked = question(case, objective)
+    found, whole = search(asked), everything(asked)
+    assert len(found.ranked) == len(whole.ranked) > 0
+    for row in range(len(whole.ranked)):
+        assert found.ranked.split_at(row) == whole.ranked.split_at(row)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_variant_is_accounted_for(case: Case) -> None:
+    found = search(question(case))
+    splits = enumerate_candidates(case)
+    variants = len(splits.candidates) * len(policies_for(case)) * len(tilings_for(case))
+    assert found.considered == variants + sum(splits.rejected.values())
+    assert sum(found.rejected.values()) <= found.considered
+
+
+def test_nothing_fits_names_the_closest() -> None:
+    heavy = case_of(BIG, "2x2x1", batch=8, tokens=524288, constraints=Constraints(max_context_parallelism=1))
+    found = search(question(heavy))
+    assert not len(found.ranked)
+    assert found.closest is not None
+    assert len(found.closest) == 1
+    assert found.rejected["SP201"] > 0
+
+
+def test_no_legal_split_is_no_plan() -> None:
+    impossible = Constraints(max_fsdp_parallelism=1, max_data_parallelism=1, max_tensor_parallelism=1,
+                             max_context_parallelism=1, max_pipeline_parallelism=1)  # fmt: skip
+    case = case_of(DENSE_MODEL, "2x2x2", batch=1, constraints=impossible)
+    found = search(question(case))
+    assert not len(found.ranked)
+    assert found.closest is None
+    assert sum(found.rejected.values()) == found.considered
+
+
+def test_lighter_state_never_needs_more_memory() -> None:
+    case = case_of(DENSE_MODEL, "2x2x2", batch=64)
+    light = Optimizer(first_moment_dtype="bfloat16")
+    lighter = case.model_copy(update={"workload": case.workload.model_copy(update={"optimizer": light})})
+    splits = enumerate_candidates(case).candidates
+    before, after = (searching._leanest(c, splits).bytes for c in (case, lighter))
+    assert np.all(after <= before)
+
+
+def test_the_leanest_variant_is_a_candidate_of_its_own() -> None:
+    case = case_of(DENSE_MODEL, "2x2x2", batch=64)
+    splits = enumerate_candidates(case).candidates
+    lean = searching._leanest(case, splits)
+    one = lean.variant(splits, 3)
+    assert len(one) == 1
+    assert one.split_at(0).ici == splits.split_at(3).ici
+    assert one.num_vocab_tiling[0] == lean.tiling[3]
