@@ -132,7 +132,8 @@ def test_a_condition_reads_back_as_itself(text: str) -> None:
 def test_every_verdict_can_be_explained(text: str, columns: dict[str, object]) -> None:
     predicate = parse(text, KINDS)
     explanation = predicate.explain(row_of(columns, 0))
-    assert any(name in explanation for name in predicate.names)
+    assert explanation
+    assert not {"{", "}", "nan"} & set(explanation)
 
 
 @given(st.text(alphabet=st.sampled_from("tpcs_ moefits0159.+-*/%<>=!()[]{}'\"andornotinif:,\\\n#@é\x00"), max_size=80))
