@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost.memory_moments import Moment, moments
+from shardplan.cost.memory_saved import offloaded_bytes
+from shardplan.cost.memory_setting import Setting
 from shardplan.cost.state import ArgumentBytes, argument_bytes
 
 if TYPE_CHECKING:
@@ -107,10 +109,10 @@ class Memory:
 
 def memory(case: Case, candidates: Candidates) -> Memory:
     """Memory of every candidate."""
-    found = moments(case, candidates)
+    setting = Setting(case, candidates)
     return Memory(
         state=argument_bytes(case, candidates),
-        moments=found.moments,
-        error_band=found.error_band,
-        offloaded_bytes=found.offloaded_bytes,
+        moments=moments(setting),
+        error_band=np.full(len(candidates), 0.06),
+        offloaded_bytes=offloaded_bytes(setting),
     )

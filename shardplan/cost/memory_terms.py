@@ -1,9 +1,9 @@
 """Formulas of the memory model: bytes on a device of one kind of buffer, times the number `c` of them alive together.
 
 Letters: L layers, D model width, F feed-forward width, V vocabulary, N query heads, K key-value heads, H and J widths of
-a key and a value head, T sequence, n tokens of a micro-step on a device, R rows of the expert buffers, E experts,
-P weight elements; t tensor, x context and e expert degree, q vocabulary tiles; g and w bytes a gradient and a weight.
-Activations are bfloat16: 2 bytes.
+a key and a value head, T sequence, n tokens a layer works on at once, R rows of the expert buffers, E experts, C slots an
+expert, P weight elements of a device, W of a whole matrix; t tensor, x context and e expert degree, q vocabulary tiles;
+g and w bytes of a gradient and a weight. Activations are bfloat16: 2 bytes.
 """
 
 from __future__ import annotations
@@ -59,14 +59,16 @@ def gathered_stream_bytes(c: Floats, n: Floats, D: int) -> Floats:
     return c * 2 * n * D
 
 
-def attention_bytes(n: Floats, N: int, K: int, H: int, J: int, x: Floats, t: Floats) -> Floats:
+def attention_bytes(  # noqa: PLR0913, PLR0917 - one letter a size
+    n: Floats, N: int, K: int, H: int, J: int, x: Floats | float, t: Floats
+) -> Floats:
     """Queries and attention output, keys and values of the whole sequence. Source: buffer dumps."""
     return 2 * n * (N * (H + J) + x * K * (H + J)) / t
 
 
-def statistics_bytes(n: Floats, N: int, H: Floats, t: Floats) -> Floats:
-    """Log-sum-exp of each query in float32, H lanes wide as the kernel writes it. Source: buffer dumps."""
-    return 4 * n * N * H / t
+def statistics_bytes(n: Floats, N: int, S: Floats, t: Floats) -> Floats:
+    """Log-sum-exp of each query in float32, S lanes wide: 128 as the kernel writes it. Source: buffer dumps."""
+    return 4 * n * N * S / t
 
 
 def scores_bytes(c: Floats, n: Floats, N: int, T: int, t: Floats) -> Floats:
@@ -94,13 +96,16 @@ def slots_bytes(n: Floats, E: int, C: Floats) -> Floats:
     return 2 * n * E * C
 
 
-def expert_weights_bytes(c: Floats, E: int, D: int, F: int, e: Floats, t: Floats) -> Floats:
-    """Expert matrices gathered over the axes that split the width, or their gradients before the reduce-scatter."""
-    return c * 2 * E * D * F / (e * t)
+def expert_weights_bytes(c: Floats, W: int, e: Floats, t: Floats) -> Floats:
+    """Expert matrices of W elements gathered over the axes that split the width, or their gradients before the scatter.
+
+    Source: buffer dumps.
+    """
+    return c * 2 * W / (e * t)
 
 
 def matrices_bytes(c: Floats, W: int, t: Floats) -> Floats:
-    """W weight elements of one layer gathered in bfloat16, or their gradients before the reduce-scatter."""
+    """W weight elements of a layer gathered in bfloat16, or their gradients before the scatter. Source: buffer dumps."""
     return c * 2 * W / t
 
 

@@ -1,0 +1,81 @@
+"""What the loss and the output head hold: logits, their gradient, the gathered head and its gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shardplan.cost import memory_terms as terms
+from shardplan.cost.memory_setting import Part, Setting, part
+
+if TYPE_CHECKING:
+    from shardplan.units import Bools, Floats
+
+LATE_RINGS = ("tpu7x", "v6e")
+"""Chips whose compiler starts the head's gradient ring after the layers' backward pass. Source: buffer dumps."""
+
+ONE_PASS_LOSS = ("v5e",)
+"""Chips whose compiler computes the head's gradient straight from the logits, unless it rings. Source: buffer dumps."""
+
+
+def loss(setting: Setting) -> list[Part]:
+    """Logits and their gradient, the gathered head, and the stream around the last normalisation."""
+    here, D, V, q = setting.here, setting.width, setting.vocabulary, setting.candidates.num_vocab_tiling
+    one_pass = ~setting.ring if setting.case.cluster.chip.name in ONE_PASS_LOSS else np.zeros_like(setting.ring)
+    n, t = here.head_tokens, here.tensor
+    return [
+        part("logits", "logits_and_gradient", terms.logits_bytes, c=2.0 - one_pass, n=n, V=V, t=t, q=q),
+        part("gathered_weights", "gathered_head", terms.head_bytes, c=setting.gathers * (1.0 + one_pass), D=D, V=V, t=t),
+        part("layer_work", "last_stream", terms.stream_bytes, c=3.0, n=n, D=D, t=t),
+    ]
+
+
+def after_loss(setting: Setting) -> list[Part]:
+    """What the head leaves alive through the layers' backward pass: the logits' gradient, or the head's."""
+    here, D, V = setting.here, setting.width, setting.vocabulary
+    n, t = here.head_tokens, here.tensor
+    waits = logits_gradient_waits(setting)
+    return [
+        part("logits", "logits_gradient", terms.logits_bytes, c=1.0 * waits, n=n, V=V, t=t, q=1),
+        part("gradients", "head_gradient", terms.head_bytes, c=_head_gradients(setting, waits), D=D, V=V, t=t),
+        part("layer_work", "last_stream", terms.stream_bytes, c=1.0 + 2.0 * waits, n=n, D=D, t=t),
+        part("layer_work", "last_gathered", terms.gathered_stream_bytes, c=waits * setting.split, n=n, D=D),
+    ]
+
+
+def logits_gradient_waits(setting: Setting) -> Bools:
+    """Whether the head's gradient is computed only after the layers' backward pass, so that the logits' has to wait.
+
+    Tied heads and tiled losses never wait. The compiler's scheduler decides on the rest. Source: buffer dumps of
+    llama3.1-8b and 70b on every chip.
+    """
+    here = setting.here
+    rings_late = setting.case.cluster.chip.name in LATE_RINGS
+    smaller = here.head_tokens <= setting.width
+    eager = (here.rows <= 1) | (here.tensor > 2) | setting.fuses_matmuls  # noqa: PLR2004 - two devices are one chip
+    whole = np.where(setting.shards == 1, np.True_, smaller | ~eager)
+    waits: Bools = np.where(setting.ring, rings_late, whole) & setting.untiled
+    return waits & (not setting.case.architecture.tied_embeddings)
+
+
+def _head_gradients(setting: Setting, waits: Bools) -> Floats:
+    """Gradients of the head as multiples of the whole head: pieces in a ring or a tiled loss, else whole."""
+    early = ~waits & setting.untiled
+    summed_over_slices = waits & (setting.candidates.dcn.data > 1)
+    pieces = 2.0 / setting.shards
+    count: Floats = (early | summed_over_slices) * np.where(setting.ring, pieces, 1.0) + ~setting.untiled * pieces
+    return count
+
+
+def pipeline_outputs(setting: Setting) -> list[Part]:
+    """Stages in different slices: the gradient of the pipeline's output is summed over them before it is split again."""
+    here, candidates, V = setting.here, setting.candidates, setting.vocabulary
+    crosses = candidates.dcn.pipeline > 1
+    q, whole = candidates.num_vocab_tiling, candidates.per_device_batch * candidates.devices
+    tokens = whole * setting.case.workload.sequence_length / setting.stages
+    n, t = here.head_tokens, here.tensor
+    return [
+        part("logits", "logits_and_gradient", terms.logits_bytes, c=2.0 * crosses, n=n, V=V, t=t, q=q),
+        part("pipeline", "outputs", terms.gathered_stream_bytes, c=3.0 * crosses, n=tokens, D=setting.width),
+    ]
