@@ -142,8 +142,7 @@ class Tally:
 
     def _attention(self, layer: Layer, count: float) -> None:
         a, runtime = layer.attention, self.case.runtime
-        name = "attention_tile_tokens" if runtime.tuned_flags else "untuned_attention_tile_tokens"
-        tile = int(constant("kernels", name))
+        tile = int(constant("kernels", "attention_tile_tokens"))
         share = tile_share(a, self.T, tile) if runtime.attention == "flash" else 1.0
         uneven = 1.0 if runtime.context_load_balance else 2 - 1 / self.shapes.context
         rows = count * a.n_query_heads * uneven * np.ones_like(self.shapes.TP)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from shardplan.cost.activations import spared
+from shardplan.cost.calibration import constant
 from shardplan.cost.parameters import parameter_tensors
 from shardplan.cost.sharding import ACTIVATION_RULES, tensor_axes
 
@@ -55,6 +56,7 @@ def flows(case: Case, candidates: Candidates) -> Iterator[Flow]:
     rows = candidates.per_device_batch * candidates.devices / candidates.degree(*ACTIVATION_RULES["batch"])
     tokens = rows * case.workload.sequence_length / candidates.degree(*ACTIVATION_RULES["length"])
     yield from _merged(_weights(case, candidates))
+    yield _embedding(case, candidates, tokens)
     yield from _tensor(case, candidates, tokens)
     yield from _experts(case, candidates, tokens)
     yield from _context(case, candidates, rows, tokens)
@@ -160,27 +162,41 @@ TILE_ROW_BYTES = 32
 """Rows of a tile in HBM times the bytes of an element: 16 rows of bf16, 32 of fp8. Whole tiles move between devices."""
 
 
+def thin_shard_factor(r: Floats, b: float) -> Floats:
+    """Enlargement of what moves when a shard has r rows and a tile b: padding, and the copies that undo it."""
+    power = constant("overlap", "thin_shard_power")
+    factor: Floats = np.maximum(1.0, b / r) ** power
+    return factor
+
+
 def _thin_shards(case: Case, candidates: Candidates, axes: tuple[str, ...], element_bytes: int) -> Floats:
     """Factor by which shards thinner than a tile enlarge what is moved, `(d,)`.
 
-    A shard holds D / N rows of a matrix. Source: Qwen3 235B on 512 devices (8 rows), and FSDP 512 against DP 2 x FSDP 256
-    for Hy3 295B (8 rows against 16, 12% of the step); tests/data/ablations_tpu.jsonl.
+    A shard holds D / N rows of a matrix.
     """
     splits = candidates.degree(*(axis for axis in axes if axis != "fsdp_transpose"))
     rows = TILE_ROW_BYTES // element_bytes
-    factor: Floats = np.maximum(1.0, rows * splits / case.architecture.model_width) ** 1.0
+    factor: Floats = thin_shard_factor(case.architecture.model_width / splits, rows)
     return factor
+
+
+def _embedding(case: Case, candidates: Candidates, tokens: Floats) -> Flow:
+    """Gradients of the embedded tokens, sent to the devices that hold their columns of the table."""
+    steps = candidates.gradient_accumulation / candidates.degree("pipeline")
+    sent = tokens * case.architecture.model_width * BF16 / candidates.degree("tensor") * steps
+    return Flow(GATHER_ORDER, "all-to-all", "gradients of embedded tokens", "none", sent, steps)
 
 
 def _passes(candidates: Candidates, place: str) -> tuple[Floats | Ints | int, Floats | Ints | int]:
     """Gathers and scatters of a weight a micro-step: layers are gathered again for the backward pass.
 
-    The head is gathered once, or for every tile of the vocabulary loss forward and backward.
+    The head is gathered once, or for every tile of the vocabulary loss forward and backward. The embedding is gathered
+    once; its gradient takes the activations' way.
     """
     if place == "layer":
         return 2, 1
     tiles = candidates.num_vocab_tiling
-    return (np.where(tiles > 1, 2 * tiles, 1), tiles) if place == "head" else (1, 1)
+    return (np.where(tiles > 1, 2 * tiles, 1), tiles) if place == "head" else (1, 0)
 
 
 def _gathered_bytes(case: Case, place: str) -> int:
@@ -230,9 +246,9 @@ def _tensor(case: Case, candidates: Candidates, tokens: Floats) -> Iterator[Flow
     steps = candidates.gradient_accumulation / candidates.degree("pipeline")
     one = tokens * case.architecture.model_width * BF16 * steps
     calls = sum(count for _, count in layers) * steps
-    # The loss gathers the last activations, and scatters their gradient.
-    yield Flow(axes, "all-gather", "activations", "none", one * (gathers + 1), 6 * calls)
-    yield Flow(axes, "reduce-scatter", "activations", "none", one * (scatters + 1), (4 + again) * calls)
+    # The embedding and the loss gather and scatter once each.
+    yield Flow(axes, "all-gather", "activations", "none", one * (gathers + 2), 6 * calls)
+    yield Flow(axes, "reduce-scatter", "activations", "none", one * (scatters + 2), (4 + again) * calls)
 
 
 def _row_buffer(case: Case, ff: FeedForward, candidates: Candidates) -> Floats:

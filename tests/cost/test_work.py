@@ -195,8 +195,6 @@ def test_two_kernels_do_seven_matmuls_where_one_does_five() -> None:
 def test_dot_product_attention_computes_every_pair() -> None:
     flash, all_pairs = (_one(_case(attention=a))["attention_forward_s"] for a in ("flash", "dot_product"))
     assert all_pairs > flash
-    untuned = _one(_case(tuned_flags=False))["attention_forward_s"]
-    assert untuned < flash, "smaller tiles waste less of the diagonal"
 
 
 def test_vocabulary_tiles_recompute_the_head() -> None:

