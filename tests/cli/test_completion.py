@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shardplan.cli.completion import chip_names, model_names
+
 SHARDPLAN = str(Path(sys.executable).with_name("shardplan"))
 
 
@@ -23,3 +25,9 @@ def test_names_are_completed_in_a_shell(words: str, expected: str) -> None:
     }
     done = subprocess.run([SHARDPLAN], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [expected]
+
+
+def test_names_are_completed_from_their_beginning() -> None:
+    assert chip_names("V5") == ["v5e", "v5p"]
+    assert model_names("llama3.1-4") == ["llama3.1-405b"]
+    assert model_names("x") == []

@@ -274,3 +274,13 @@ def test_every_format_renders(format_: Format) -> None:
 def test_markdown_escapes_what_would_be_markup() -> None:
     text = markdown(Document("a|b", (Grid("g", (Column("x"),), (texts("save_qkv|proj *"),)),)))
     assert r"save\_qkv\|proj \*" in text
+
+
+def test_markdown_keeps_commands_verbatim() -> None:
+    text = markdown(Document("", (Lines("next", texts("a_b *"), verbatim=True),)))
+    assert "```\na_b *\n```" in text
+
+
+def test_a_very_narrow_terminal_is_taken_to_be_wider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "10")
+    assert max(map(len, table(PAGES["recommend"]).splitlines())) == NARROWEST

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -7,14 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shardplan import __main__ as entry
-from shardplan import cli
+from shardplan import __version__, cli
 from shardplan.cli import schema
 from shardplan.cli.diagnostics import diagnostic_lines, print_diagnostics
+from shardplan.cli.output import emit
 from shardplan.cli.run import split_command_line
 from shardplan.errors import Diagnostic, ExitCode, InputError, InvalidShardingError, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from conftest import Ran
 
@@ -109,7 +113,8 @@ def test_the_traceback_of_a_bug_shows_on_request(
 
 
 def test_an_interrupt_ends_with_130(failing: Callable[[BaseException], Ran], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert failing(KeyboardInterrupt()) == type(failing(KeyboardInterrupt()))(130, "", "")
+    ran = failing(KeyboardInterrupt())
+    assert (ran.code, ran.out, ran.err) == (ExitCode.INTERRUPTED, "", "")
     monkeypatch.setattr(cli, "main", raiser(KeyboardInterrupt()).__get__(""))
     assert entry.main() == ExitCode.INTERRUPTED
 
@@ -177,3 +182,68 @@ def test_diagnostics_have_colour_on_a_terminal_only(
 
 def test_schema_names_are_those_of_the_commands() -> None:
     assert [name.value for name in schema.Schema] == ["plan", "check", "explain", "verify"]
+
+
+def test_the_version_is_printed(run: Callable[..., Ran]) -> None:
+    ran = run("--version")
+    assert (ran.code, ran.out, ran.err) == (ExitCode.YES, f"shardplan {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(KeyboardInterrupt(), ExitCode.INTERRUPTED), (SystemExit(0), ExitCode.YES), (SystemExit(2), ExitCode.CANNOT_RUN)],
+)
+def test_every_way_to_end_has_its_code(
+    error: BaseException, code: ExitCode, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Ran]
+) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("shardplan.cli.run.app", end)
+    assert run().code == code
+
+
+def test_help_for_a_reader_that_has_gone_is_no_no(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Ran]) -> None:
+    def end(*_: object, **__: object) -> None:
+        try:
+            Gone().write("help")
+        except BrokenPipeError:
+            sys.exit(1)
+
+    monkeypatch.setattr("shardplan.cli.run.app", end)
+    assert run().code == ExitCode.YES
+
+
+class Gone(io.StringIO):
+    """A stream whose reader has gone."""
+
+    def __init__(self, descriptor: int = -1) -> None:
+        super().__init__()
+        self.descriptor = descriptor
+
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+
+def test_writing_for_a_reader_that_has_gone_is_quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as file, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", Gone(file.fileno()))
+        patch.setattr(sys, "stderr", Gone())
+        emit("text")
+        print_diagnostics([Diagnostic("SP001", "no such file")])
+        os.write(file.fileno(), b"to nowhere")
+    assert not (tmp_path / "out").read_text()
+
+
+def test_letters_a_terminal_does_not_have_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in range(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        emit("12.3 s ±10%\n")
+        print_diagnostics([Diagnostic("SP001", "no file 'é'")])
+    assert out.buffer.getvalue() == b"12.3 s ?10%\n"  # type: ignore[attr-defined]
+    assert err.buffer.getvalue() == b"error SP001: no file '\\xe9'\n"  # type: ignore[attr-defined]
