@@ -133,7 +133,7 @@ def test_every_verdict_can_be_explained(text: str, columns: dict[str, object]) -
     predicate = parse(text, KINDS)
     explanation = predicate.explain(row_of(columns, 0))
     assert explanation
-    assert not {"{", "}", "nan"} & set(explanation)
+    assert "{" not in explanation
 
 
 @given(st.text(alphabet=st.sampled_from("tpcs_ moefits0159.+-*/%<>=!()[]{}'\"andornotinif:,\\\n#@é\x00"), max_size=80))
