@@ -10,7 +10,7 @@ import numpy as np
 
 from shardplan.cost import memory_terms as terms
 from shardplan.cost.memory_experts import expert_moments, held_experts, staged_experts, unrolled_experts
-from shardplan.cost.memory_head import after_loss, loss, pipeline_outputs
+from shardplan.cost.memory_head import after_loss, embedding_scratch, loss, pipeline_outputs
 from shardplan.cost.memory_layers import dense_moments, held_dense, staged_dense
 from shardplan.cost.memory_saved import layer_gradients, saved_activations, weight_copies
 from shardplan.cost.memory_setting import Part, Setting, part
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 HOLES = {True: 0.006, False: 0.018}
 """Holes in the compiler's heap as a share of the live bytes, median over the corpus: small where matmuls absorb the
 elementwise work, larger where SparseCores gather into buffers of their own."""
+
+WIDE_HOLES = (0.025, 0.08)
+"""The same with SparseCores that gather whole matrices from more devices than a ring has: in a layer, and at the loss."""
 
 EXPERT_HOLES = (0.045, 0.085)
 """The same where experts go back, whose buffers differ more in size: without and with expert parallelism."""
@@ -77,10 +80,12 @@ def _moments(setting: Setting) -> Iterator[Moment]:
     groups = setting.case.architecture.layer_groups
     looped = [group for group in groups if group.count > 1] or list(groups)
     holes = np.full(len(setting.candidates), HOLES[setting.fuses_matmuls])
+    loss_holes = np.where(setting.scatters_wide, WIDE_HOLES[1], holes)
+    expert_layer_holes, holes = holes, np.where(setting.scatters_wide, WIDE_HOLES[0], holes)
     expert_holes = np.where(setting.here.expert > 1, EXPERT_HOLES[1], EXPERT_HOLES[0])
     unrolled = [p for group in groups if group not in looped for p in _together(group, setting, _unrolled)]
-    saved = Alive((*saved_activations(setting), *weight_copies(setting), *unrolled))
-    yield Moment("loss_and_logits", saved, tuple(loss(setting)), holes)
+    saved = Alive((*saved_activations(setting), *weight_copies(setting), *embedding_scratch(setting), *unrolled))
+    yield Moment("loss_and_logits", saved, tuple(loss(setting)), loss_holes)
     if (setting.candidates.dcn.pipeline > 1).any():
         yield Moment("pipeline_outputs", saved, tuple(pipeline_outputs(setting)), holes)
     through = (*saved.parts, *layer_gradients(setting), *after_loss(setting))
@@ -90,7 +95,8 @@ def _moments(setting: Setting) -> Iterator[Moment]:
             beside = tuple(_together(group, setting, _held, without=i))
             inner = expert_moments(layer, setting) if layer.feed_forward.is_moe else dense_moments(layer, setting)
             for name, parts in inner.items():
-                lost = expert_holes if name == "experts_backward" else holes
+                lost = expert_layer_holes if layer.feed_forward.is_moe else holes
+                lost = expert_holes if name == "experts_backward" else lost
                 yield Moment(name, shared, (*beside, *parts), lost)
 
 

@@ -92,6 +92,11 @@ class Setting:
         return (self.shards >= least) & (self.shards <= most) & alone
 
     @cached_property
+    def scatters_wide(self) -> Bools:
+        """Whether SparseCores gather and scatter whole matrices over more devices than a ring has."""
+        return (self.shards > RING_SHARDS[1]) & (not self.fuses_matmuls)
+
+    @cached_property
     def split(self) -> Floats:
         """1 where the tensor axis splits the residual stream, which then must be gathered for matmuls; else 0."""
         return (self.here.tensor > 1).astype(np.float64)
