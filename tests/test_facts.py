@@ -296,7 +296,7 @@ def test_verdicts_say_what_fires_where() -> None:
     verdicts = judge(observe(case, profile(case), candidates), [CATALOGUE.rule(c) for c in ("SP520", "SP101", "SP312")])
     assert verdicts.forbidden.tolist() == [False] * 5 + [True]
     assert verdicts.preferred.tolist() == [True] + [False] * 5
-    assert verdicts.demoted.tolist() == [False, False, True, False, False, True]
+    assert verdicts.demotions.tolist() == [0, 0, 1, 0, 0, 1]
     assert verdicts.tally() == {"SP520": 1}
     assert [rule.code for rule in verdicts.firing(5)] == ["SP312", "SP520"]
     assert [rule.code for rule in verdicts.rules] == ["SP101", "SP312", "SP520"]
