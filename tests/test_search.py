@@ -59,7 +59,7 @@ def test_every_variant_is_accounted_for(case: Case) -> None:
 
 
 def test_nothing_fits_names_the_closest() -> None:
-    heavy = case_of(BIG, "2x2x1", batch=8, tokens=524288, constraints=Constraints(max_context_parallelism=1))
+    heavy = case_of(BIG, "2x2x1", batch=8, tokens=4194304, constraints=Constraints(max_context_parallelism=1))
     found = search(question(heavy))
     assert not len(found.ranked)
     assert found.closest is not None
