@@ -17,12 +17,12 @@ import numpy as np
 from shardplan.cost.memory_moments import Moment, moments
 from shardplan.cost.memory_saved import offloaded_bytes
 from shardplan.cost.memory_setting import Setting
-from shardplan.cost.state import ArgumentBytes, argument_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shardplan.candidates import Candidates
+    from shardplan.cost.state import ArgumentBytes
     from shardplan.cost.term import Term
     from shardplan.spec import Case
     from shardplan.units import Floats, Ints
@@ -111,7 +111,7 @@ def memory(case: Case, candidates: Candidates) -> Memory:
     """Memory of every candidate."""
     setting = Setting(case, candidates)
     return Memory(
-        state=argument_bytes(case, candidates),
+        state=setting.state,
         moments=moments(setting),
         error_band=np.full(len(candidates), 0.06),
         offloaded_bytes=offloaded_bytes(setting),

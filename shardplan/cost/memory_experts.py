@@ -20,7 +20,7 @@ from shardplan.cost.memory_setting import Part, Setting, part
 
 if TYPE_CHECKING:
     from shardplan.spec import FeedForward, Layer
-    from shardplan.units import Floats
+    from shardplan.units import Bools, Floats
 
 PACKED_ROWS = 16
 """Rows of a bfloat16 tile."""
@@ -39,9 +39,13 @@ Source: buffer dumps of mixtral-8x7b and qwen3-30b-a3b with and without expert p
 DENSE_MOMENTS: dict[str, tuple[float, float, float]] = {"experts_backward": (2.0, 5.0, 3.0)}
 """The same on the dense path. Source: buffer dump of mixtral-8x7b with capacity factor 1.25."""
 
-SHARED_ROWS = 4.0
-"""Sorted rows of `experts_backward` at most where the tensor or expert axis splits the experts: the rest was recomputed
-before. Source: buffer dumps of mixtral-8x7b on tensor 4, qwen3-235b on expert 8."""
+PRESSED_ROWS = 4.0
+"""Sorted rows of `experts_backward` when the compiler recomputes the experts' output before it goes back: with a tensor
+axis, experts wider than the model, or pressed for memory. Source: buffer dumps of mixtral-8x7b, qwen3-235b on expert 8."""
+
+PRESSURE = 0.9
+"""Share of the usable HBM above which the compiler's scheduler saves memory. Source: qwen3-30b on expert 8 (51%) keeps
+six sorted rows, qwen3-235b (97%) four."""
 
 BIASES = 2.0
 """Rows of hidden width that gather each routed row's biases."""
@@ -96,8 +100,11 @@ def unrolled_experts(layer: Layer, setting: Setting) -> list[Part]:
     return [p for p in held_experts(layer, setting) if p[0] != "gathered_weights_bytes"]
 
 
-def expert_moments(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
-    """Everything a mixture-of-experts layer holds at each moment of its backward pass, by the moment's name."""
+def expert_moments(layer: Layer, setting: Setting, *, pressed: Bools | None = None) -> dict[str, list[Part]]:
+    """Everything a mixture-of-experts layer holds at each moment of its backward pass, by the moment's name.
+
+    `pressed` marks candidates for which the compiler saves memory.
+    """
     ff = layer.feed_forward
     alive = [
         stream(setting, 1.0),
@@ -107,12 +114,13 @@ def expert_moments(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
         gathered_weights(setting, attention_weights(layer, setting), setting.gathers),
     ]
     counts = SPARSE_MOMENTS if setting.case.runtime.sparse_matmul else DENSE_MOMENTS
-    whole = (setting.here.expert == 1) & (setting.here.tensor == 1)
+    early = (setting.here.tensor > 1) | (ff.width > setting.width)
+    saves = early if pressed is None else early | pressed
     copies = _layout_copies(setting)
     return {
         name: [
             *alive,
-            *_rows(ff, setting, np.where(whole, rows, min(rows, SHARED_ROWS)), hidden + BIASES * ff.bias * (hidden > 1)),
+            *_rows(ff, setting, np.where(saves, min(rows, PRESSED_ROWS), rows), hidden + BIASES * ff.bias * (hidden > 1)),
             _matrices(ff, setting, matrices + copies.get(name, 0.0)),
         ]
         for name, (rows, hidden, matrices) in counts.items()

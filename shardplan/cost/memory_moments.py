@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost import memory_terms as terms
-from shardplan.cost.memory_experts import expert_moments, held_experts, staged_experts, unrolled_experts
+from shardplan.cost.memory_experts import PRESSURE, expert_moments, held_experts, staged_experts, unrolled_experts
 from shardplan.cost.memory_head import after_loss, embedding_scratch, loss, pipeline_outputs
 from shardplan.cost.memory_layers import dense_moments, held_dense, staged_dense
 from shardplan.cost.memory_saved import layer_gradients, saved_activations, weight_copies
@@ -28,7 +28,7 @@ elementwise work, larger where SparseCores gather into buffers of their own."""
 WIDE_HOLES = (0.025, 0.08)
 """The same with SparseCores that gather whole matrices from more devices than a ring has: in a layer, and at the loss."""
 
-EXPERT_HOLES = (0.045, 0.085)
+EXPERT_HOLES = (0.045, 0.07)
 """The same where experts go back, whose buffers differ more in size: without and with expert parallelism."""
 
 
@@ -81,8 +81,7 @@ def _moments(setting: Setting) -> Iterator[Moment]:
     looped = [group for group in groups if group.count > 1] or list(groups)
     holes = np.full(len(setting.candidates), HOLES[setting.fuses_matmuls])
     loss_holes = np.where(setting.scatters_wide, WIDE_HOLES[1], holes)
-    expert_layer_holes, holes = holes, np.where(setting.scatters_wide, WIDE_HOLES[0], holes)
-    expert_holes = np.where(setting.here.expert > 1, EXPERT_HOLES[1], EXPERT_HOLES[0])
+    holes = np.where(setting.scatters_wide, WIDE_HOLES[0], holes)
     unrolled = [p for group in groups if group not in looped for p in _together(group, setting, _unrolled)]
     saved = Alive((*saved_activations(setting), *weight_copies(setting), *embedding_scratch(setting), *unrolled))
     yield Moment("loss_and_logits", saved, tuple(loss(setting)), loss_holes)
@@ -93,11 +92,25 @@ def _moments(setting: Setting) -> Iterator[Moment]:
         shared = Alive((*through, *_stage(group, setting)))
         for i, layer in enumerate(group.layers):
             beside = tuple(_together(group, setting, _held, without=i))
-            inner = expert_moments(layer, setting) if layer.feed_forward.is_moe else dense_moments(layer, setting)
-            for name, parts in inner.items():
-                lost = expert_layer_holes if layer.feed_forward.is_moe else holes
-                lost = expert_holes if name == "experts_backward" else lost
-                yield Moment(name, shared, (*beside, *parts), lost)
+            if not layer.feed_forward.is_moe:
+                for name, parts in dense_moments(layer, setting).items():
+                    yield Moment(name, shared, (*beside, *parts), holes)
+                continue
+            free = _expert_layer(setting, shared, beside, expert_moments(layer, setting))
+            worst = np.max([moment.bytes for moment in free], axis=0)
+            pressed = setting.state.device_bytes + worst > PRESSURE * setting.case.cluster.hbm_limit_bytes
+            if pressed.any():
+                free = _expert_layer(setting, shared, beside, expert_moments(layer, setting, pressed=pressed))
+            yield from free
+
+
+def _expert_layer(setting: Setting, shared: Alive, beside: tuple[Part, ...], inner: dict[str, list[Part]]) -> list[Moment]:
+    usual = np.full(len(setting.candidates), HOLES[setting.fuses_matmuls])
+    back = np.where(setting.here.expert > 1, EXPERT_HOLES[1], EXPERT_HOLES[0])
+    return [
+        Moment(name, shared, (*beside, *parts), back if name == "experts_backward" else usual)
+        for name, parts in inner.items()
+    ]
 
 
 def _together(

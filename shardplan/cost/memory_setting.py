@@ -15,6 +15,7 @@ from shardplan.cost.activations import Local, kept, local, offloaded
 from shardplan.cost.distinct import distinct
 from shardplan.cost.parameters import parameter_tensors
 from shardplan.cost.sharding import sharded_elements
+from shardplan.cost.state import ArgumentBytes, argument_bytes
 from shardplan.cost.term import Term
 from shardplan.spec import AXES, DTYPE_BYTES
 
@@ -141,6 +142,11 @@ class Setting:
         """Blocks of the group that a stage runs in one iteration of the pipeline."""
         blocks: Floats = group.count / (self.stages * self.candidates.pipeline_repeats)
         return blocks
+
+    @cached_property
+    def state(self) -> ArgumentBytes:
+        """What lives on a device across steps."""
+        return argument_bytes(self.case, self.candidates)
 
     # --- weights ---------------------------------------------------------------------------------------------------
 
