@@ -53,7 +53,7 @@ def mesh_text(mesh: MeshOut) -> str:
 def batch_text(choice: ChoiceOut, devices: int) -> str:
     """Sequences a device x devices x accumulation = global batch."""
     parts = [f"{choice.per_device_batch:g}", f"{devices:,}", f"{choice.gradient_accumulation:,}"]
-    return f"{' x '.join(parts)} = {choice.global_batch:,}"
+    return f"{'x'.join(parts)}={choice.global_batch:,}"
 
 
 def remat_text(choice: ChoiceOut) -> str:

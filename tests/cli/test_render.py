@@ -131,7 +131,7 @@ def test_recommend_says_what_was_asked_and_what_it_costs() -> None:
         "64 chips, 128 JAX devices, 1 slice of 4x4x4 torus, wraps x, y, z",
         "tpu7x-128 counts JAX devices",
         "sequence 8,192 is below 32,768",
-        "2 x 128 x 1 = 256",
+        "2x128x1=256",
         "save_dot_with_context_except_mlp",
         "12.3 s ±10%",
         "256 a step (2.10M tokens), bf16, adamw",
@@ -263,9 +263,10 @@ def test_a_number_that_is_none_never_reaches_json() -> None:
         to_json(choice_of(mfu=float("nan")))
 
 
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("format_", Format)
-def test_every_format_renders(format_: Format) -> None:
-    text = render(plan_of(), lambda: PAGES["recommend"], Style(format_, 100))
+def test_every_format_renders(format_: Format, page: str) -> None:
+    text = render(plan_of(), lambda: PAGES[page], Style(format_, 100))
     assert text.endswith("\n")
     assert not text.endswith("\n\n")
     assert "fsdp" in text
