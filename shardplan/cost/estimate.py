@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardplan.cost.comm import Collective, collectives
 from shardplan.cost.memory import Memory, memory
-from shardplan.cost.step_time import Time, step_time
+from shardplan.cost.step_time import Time, step_seconds, step_time
 
 if TYPE_CHECKING:
     from shardplan.candidates import Candidates
@@ -32,4 +32,4 @@ def estimate(case: Case, candidates: Candidates) -> Estimates:
 
 def step_time_of(case: Case, candidates: Candidates) -> Floats:
     """Seconds of one optimizer step of every candidate, without its memory."""
-    return step_time(case, candidates, collectives(case, candidates)).estimate_s
+    return step_seconds(case, candidates, collectives(case, candidates))

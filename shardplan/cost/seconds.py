@@ -16,6 +16,8 @@ import numpy as np
 from shardplan.cost.term import Term
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from shardplan.cost.calibration import Constants
     from shardplan.cost.work import Work
     from shardplan.spec import Case
@@ -155,12 +157,19 @@ def step_lines(done: Work, traffic: Traffic, pipeline: Pipeline, rates: Rates, b
     forward = forward_busy + exposed * FORWARD_MATMUL_SHARE
     line("unhidden_offload_s", unhidden_offload_s, o=one_way, f=forward, b=busy + exposed - forward)
     line("exposed_comm_s", exposed_s, K=traffic.hideable_s + traffic.inline_s, h=hidden)
-    whole = sum(lines[name].value for name in SUMMED if name != "slice_wait_s")
+    whole = added((lines[name].value for name in SUMMED if name != "slice_wait_s"), np.shape(exposed))
     line("slice_wait_s", slice_wait_s, t=whole, u=by.slice_wait, z=rates.slices)
     return lines
 
 
 def total_s(lines: dict[str, Term]) -> Floats:
     """The step time."""
-    total: Floats = sum(lines[name].value for name in SUMMED) + np.zeros(())
+    return added((lines[name].value for name in SUMMED), np.shape(lines["exposed_comm_s"].value))
+
+
+def added(columns: Iterable[Floats], shape: tuple[int, ...]) -> Floats:
+    """The sum of columns, or of scalars among them."""
+    total = np.zeros(shape)
+    for column in columns:
+        total += column
     return total

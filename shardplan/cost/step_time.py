@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost.calibration import Constants, error_band
-from shardplan.cost.seconds import Pipeline, Rates, Traffic, mfu, step_lines, total_s
+from shardplan.cost.seconds import Pipeline, Rates, Traffic, added, mfu, step_lines, total_s
 from shardplan.cost.work import work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from shardplan.candidates import Candidates
     from shardplan.cost.comm import Collective
@@ -64,40 +64,49 @@ class Time:
 def step_time(case: Case, candidates: Candidates, collectives: tuple[Collective, ...]) -> Time:
     """Seconds of one optimizer step of every candidate."""
     done, rates = work(case, candidates), Rates.of(case)
-    pipeline = Pipeline(candidates.degree("pipeline"), candidates.pipeline_microbatches, candidates.pipeline_repeats)
-    none, hideable = np.zeros(len(candidates)), [_can_hide(case, c) for c in collectives]
     traffic = traffic_of(case, candidates, collectives)
-    lines = step_lines(done, traffic, pipeline, rates, Constants.of(case.cluster.chip.name))
-    at = {name: np.broadcast_to(term.value, none.shape) for name, term in lines.items()}
+    lines = step_lines(done, traffic, _pipeline(candidates), rates, Constants.of(case.cluster.chip.name))
+    shape = (len(candidates),)
+    at = {name: np.broadcast_to(term.value, shape) for name, term in lines.items()}
     estimate = total_s(lines)
-    hidden = at["hidden_comm_s"] / np.maximum(traffic.hideable_s, TINY_S)
-    exposed = tuple(
-        c.seconds * (1 - hidden) if hides else c.seconds for c, hides in zip(collectives, hideable, strict=True)
-    )
+    shown = 1 - at["hidden_comm_s"] / np.maximum(traffic.hideable_s, TINY_S)
+    exposed = tuple(c.seconds * shown if _can_hide(case, c) else c.seconds for c in collectives)
     slower = 1 + at["slice_wait_s"] / np.maximum(estimate - at["slice_wait_s"], TINY_S)
-    used = _resources(at, collectives, none)
+    overlapped = at["hidden_comm_s"] + 2 * at["offload_one_way_s"] - at["unhidden_offload_s"]
+    breakdown = {part: added((at[name] for name in names), shape) for part, names in BREAKDOWN.items()}
+    used = _resources(at, breakdown, _by_network(collectives, [c.seconds for c in collectives], shape))
+    waits = _resources(at, breakdown, _by_network(collectives, exposed, shape))
+    waits["host"] = breakdown["offload_s"]
     return Time(
         estimate_s=estimate,
         lower_s=np.max([used[name] for name in BOUNDS if name != "bubble"], axis=0),
-        upper_s=(estimate / slower + at["hidden_comm_s"] + _hidden_offload(at)) * slower,
-        error_band=none + error_band(),
-        breakdown={part: sum((at[name] for name in names), start=none) for part, names in BREAKDOWN.items()},
+        upper_s=estimate + overlapped * slower,
+        error_band=np.full(shape, error_band()),
+        breakdown=breakdown,
         mfu=mfu(done.model_flops, rates.low_flops_per_s, estimate),
-        bound_by=_bound_by(at, collectives, exposed),
+        bound_by=np.argmax([waits[name] for name in BOUNDS], axis=0),
         exposed_s=exposed,
         terms=tuple(lines.values()),
     )
+
+
+def step_seconds(case: Case, candidates: Candidates, collectives: tuple[Collective, ...]) -> Floats:
+    """The estimate alone, `(n,)`: what a search needs to compare many."""
+    traffic, constants = traffic_of(case, candidates, collectives), Constants.of(case.cluster.chip.name)
+    return total_s(step_lines(work(case, candidates), traffic, _pipeline(candidates), Rates.of(case), constants))
 
 
 def traffic_of(case: Case, candidates: Candidates, collectives: Iterable[Collective]) -> Traffic:
     """Communication seconds by whether compute may hide them."""
     hideable, inline = np.zeros(len(candidates)), np.zeros(len(candidates))
     for collective in collectives:
-        if _can_hide(case, collective):
-            hideable = hideable + collective.seconds
-        else:
-            inline = inline + collective.seconds
+        total = hideable if _can_hide(case, collective) else inline
+        total += collective.seconds
     return Traffic(hideable, inline)
+
+
+def _pipeline(candidates: Candidates) -> Pipeline:
+    return Pipeline(candidates.degree("pipeline"), candidates.pipeline_microbatches, candidates.pipeline_repeats)
 
 
 def _can_hide(case: Case, collective: Collective) -> bool:
@@ -108,32 +117,21 @@ def _can_hide(case: Case, collective: Collective) -> bool:
 TINY_S = 1e-30
 
 
-def _hidden_offload(at: dict[str, Floats]) -> Floats:
-    """Seconds of copying to the host and back that run behind compute."""
-    return 2 * at["offload_one_way_s"] - at["unhidden_offload_s"]
-
-
-def _resources(at: dict[str, Floats], collectives: Iterable[Collective], none: Floats) -> dict[str, Floats]:
-    """Seconds each resource is busy, whatever overlaps."""
+def _by_network(collectives: tuple[Collective, ...], seconds: Sequence[Floats], shape: tuple[int]) -> dict[str, Floats]:
+    """Seconds of the collectives on the torus and between slices."""
+    pairs = list(zip(collectives, seconds, strict=True))
     return {
-        "compute": sum((at[n] for part in ("compute_s", "recompute_s") for n in BREAKDOWN[part]), start=none),
-        "hbm": at["elementwise_s"] + at["expert_rows_s"] + at["optimizer_s"],
-        "ici": sum((c.seconds for c in collectives if c.network != "dcn"), start=none),
-        "dcn": sum((c.seconds for c in collectives if c.network == "dcn"), start=none),
-        "bubble": at["bubble_s"],
-        "host": 2 * at["offload_one_way_s"] + at["host_state_s"],
+        network: added((s for c, s in pairs if (c.network == "dcn") == (network == "dcn")), shape)
+        for network in ("ici", "dcn")
     }
 
 
-def _bound_by(at: dict[str, Floats], collectives: Iterable[Collective], exposed: tuple[Floats, ...]) -> Ints:
-    """The resource that the step waits for most, of its unhidden parts."""
-    none = np.zeros_like(at["matmul_s"])
-    waits = _resources(at, (), none)
-    for network in ("ici", "dcn"):
-        waits[network] = sum(
-            (e for c, e in zip(collectives, exposed, strict=True) if (c.network == "dcn") == (network == "dcn")),
-            start=none,
-        )
-    waits["host"] = at["unhidden_offload_s"] + at["host_state_s"]
-    index: Ints = np.argmax([waits[name] for name in BOUNDS], axis=0)
-    return index
+def _resources(at: dict[str, Floats], breakdown: dict[str, Floats], networks: dict[str, Floats]) -> dict[str, Floats]:
+    """Seconds each resource is busy, whatever overlaps."""
+    return {
+        "compute": breakdown["compute_s"] + breakdown["recompute_s"],
+        "hbm": breakdown["hbm_s"] + breakdown["optimizer_s"],
+        "bubble": breakdown["bubble_s"],
+        "host": 2 * at["offload_one_way_s"] + at["host_state_s"],
+        **networks,
+    }
