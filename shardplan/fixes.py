@@ -7,6 +7,7 @@ configuration (`check`); where nothing fits at all (`recommend`), more chips and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from shardplan.chips import default_shape
@@ -40,10 +41,10 @@ class Change:
 
 def fixes_for(case: Case, split: Split) -> tuple[FixOut, ...]:
     """Changes of one configuration that save memory: those that fit first, then by the time they cost."""
-    before_bytes, before_s, _ = _price(case, split)
+    changes = [Change("none", case, split), *_changes(case, split)]
+    (before_bytes, before_s, _), *prices = _prices(changes)
     found = []
-    for change in _changes(case, split):
-        after_bytes, after_s, fits = _price(change.case, change.split)
+    for change, (after_bytes, after_s, fits) in zip(changes[1:], prices, strict=True):
         if before_bytes - after_bytes > WORTH_BYTES:
             flags = _changed_flags(case, split, change)
             saved, cost = before_bytes - after_bytes, after_s - before_s
@@ -58,12 +59,15 @@ def _changed_flags(case: Case, split: Split, change: Change) -> dict[str, maxtex
     return {key: value for key, value in after.items() if before.get(key) != value}
 
 
-def _price(case: Case, split: Split) -> tuple[float, float, bool]:
-    """Total bytes, seconds a sequence times the sequences of a step, and whether it fits."""
-    candidates = split_rows(case, split)
-    got = estimate(case, candidates)
-    fits = fit_classes(case, got.memory.total_bytes, got.memory.error_band)[0] == FITS
-    return float(got.memory.total_bytes[0]), float(got.time.estimate_s[0]), bool(fits)
+def _prices(changes: list[Change]) -> Iterator[tuple[float, float, bool]]:
+    """Total bytes, seconds a step and whether it fits, after each change; neighbours of one case are priced together."""
+    for _, group in groupby(changes, key=lambda change: id(change.case)):
+        same = list(group)
+        case = same[0].case
+        got = estimate(case, split_rows(case, *(change.split for change in same)))
+        classes = fit_classes(case, got.memory.total_bytes, got.memory.error_band)
+        for row in range(len(same)):
+            yield float(got.memory.total_bytes[row]), float(got.time.estimate_s[row]), bool(classes[row] == FITS)
 
 
 def _changes(case: Case, split: Split) -> Iterator[Change]:
