@@ -25,8 +25,8 @@ HOLES = {True: 0.006, False: 0.018}
 """Holes in the compiler's heap as a share of the live bytes, median over the corpus: small where matmuls absorb the
 elementwise work, larger where SparseCores gather into buffers of their own."""
 
-WIDE_HOLES = (0.025, 0.08)
-"""The same with SparseCores that gather whole matrices from more devices than a ring has: in a layer, and at the loss."""
+WIDE_HOLES = 0.025
+"""The same with SparseCores that gather whole matrices from more devices than a ring has."""
 
 EXPERT_HOLES = (0.045, 0.07)
 """The same where experts go back, whose buffers differ more in size: without and with expert parallelism."""
@@ -80,11 +80,10 @@ def _moments(setting: Setting) -> Iterator[Moment]:
     groups = setting.case.architecture.layer_groups
     looped = [group for group in groups if group.count > 1] or list(groups)
     holes = np.full(len(setting.candidates), HOLES[setting.fuses_matmuls])
-    loss_holes = np.where(setting.scatters_wide, WIDE_HOLES[1], holes)
-    holes = np.where(setting.scatters_wide, WIDE_HOLES[0], holes)
+    holes = np.where(setting.scatters_wide, WIDE_HOLES, holes)
     unrolled = [p for group in groups if group not in looped for p in _together(group, setting, _unrolled)]
     saved = Alive((*saved_activations(setting), *weight_copies(setting), *embedding_scratch(setting), *unrolled))
-    yield Moment("loss_and_logits", saved, tuple(loss(setting)), loss_holes)
+    yield Moment("loss_and_logits", saved, tuple(loss(setting)), holes)
     if (setting.candidates.dcn.pipeline > 1).any():
         yield Moment("pipeline_outputs", saved, tuple(pipeline_outputs(setting)), holes)
     through = (*saved.parts, *layer_gradients(setting), *after_loss(setting))
