@@ -21,7 +21,7 @@ from shardplan.cost.seconds import (
     traffic_s,
     unhidden_offload_s,
 )
-from shardplan.cost.step_time import BOUNDS, BREAKDOWN, Time, step_time
+from shardplan.cost.step_time import BOUNDS, BREAKDOWN, Time, step_seconds, step_time
 from shardplan.spec import Architecture, Attention, Case, FeedForward, Layer, LayerGroup, Split, Workload
 
 if TYPE_CHECKING:
@@ -86,6 +86,13 @@ def test_the_parts_sum_to_the_estimate(plan: dict[str, Any], traffic: tuple[Traf
     assert sum(time.breakdown.values()) == pytest.approx(time.estimate_s)
     assert tuple(time.breakdown) == tuple(BREAKDOWN)
     assert all(part >= 0 for part in time.breakdown.values())
+
+
+@given(PLANS, TRAFFIC)
+def test_the_estimate_alone_is_the_same(plan: dict[str, Any], traffic: tuple[Traffic, ...]) -> None:
+    split = Split(**({"ici": {"fsdp": 128}, "per_device_batch": 2.0} | plan))
+    alone = step_seconds(_case(), Candidates.of_splits((split,), (1,), (False,)), traffic)  # type: ignore[arg-type]
+    assert alone == pytest.approx(_time(None, traffic, **plan).estimate_s)
 
 
 @given(TRAFFIC)
@@ -165,6 +172,13 @@ def test_weight_traffic_hides_behind_compute_in_part() -> None:
     assert hidden_s(4.0, 10.0, 0.5) == 2
     assert hidden_s(10.0, 4.0, 1.0) == 4
     assert traffic_s(1e9, 1e9, 0.5) == 2
+
+
+def test_without_the_published_flags_nothing_hides() -> None:
+    traffic = (Traffic(np.array([1.0])),)
+    plain = _case()
+    untuned = plain.model_copy(update={"runtime": plain.runtime.model_copy(update={"tuned_flags": False})})
+    assert _time(untuned, traffic).exposed_s[0] == 1 > _time(plain, traffic).exposed_s[0]
 
 
 def test_every_line_prints_its_formula() -> None:

@@ -274,3 +274,5 @@ def test_equal_rows_share_a_combination_and_others_do_not(rows: list[tuple[int, 
     assert len(found.first) == len({tuple(map(float, r)) for r in rows})
     for column in columns:
         assert (column[found.first][found.inverse] == column).all()
+        assert (found.spread(column[found.first]) == column).all()
+    assert (found.spread(np.float64(7)) == np.full(len(rows), 7.0)).all()
