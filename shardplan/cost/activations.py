@@ -117,10 +117,30 @@ def _attention(a: Attention, D: int, here: Local) -> dict[str, Floats]:
 
 
 def _feed_forward(ff: FeedForward, D: int, here: Local, rows: Floats) -> dict[str, Floats]:
-    """`mlpwo` and its like are named too, but no backward pass needs them: keeping them costs nothing."""
+    """Hidden activations, and for experts what is routed in and out.
+
+    A dense block's `mlpwo` is named too, but no backward pass needs it: keeping it costs nothing.
+    """
     n, t = here.tokens, here.tensor
+    hidden = ("mlpwi_0", "mlpwi_1") if ff.gated else ("mlpwi",)
     if not ff.is_moe:
-        names = ("mlpwi_0", "mlpwi_1") if ff.gated else ("mlpwi",)
-        return {name: width_bytes(n, ff.width, t) for name in names}
-    found = {f"moe_mlpwi_{i}": width_bytes(rows, ff.width, t) for i in range(ff.n_matrices - 1)}
+        return {name: width_bytes(n, ff.width, t) for name in hidden}
+    one = np.ones_like(t)
+    found = {f"moe_{name}": width_bytes(rows, ff.width, t) for name in hidden}
+    found |= {name: width_bytes(rows, D, one) for name in ("moe_mlpwo", "moe_x_sorted")}
+    if ff.n_shared_experts:
+        found |= {f"shared_{name}": width_bytes(n, ff.total_shared_width, t) for name in hidden}
     return found
+
+
+POLICY_NAMES = {
+    "moe_mlpwi_0": ("moe_mlpwi_0", "mlpwi_0"),
+    "moe_mlpwo": ("moe_mlpwo", "mlpwo"),
+    "shared_mlpwi_0": ("mlpwi_0",),
+    "shared_mlpwi_1": ("mlpwi_1",),
+    "shared_mlpwi": ("mlpwi",),
+}
+"""Names in a remat policy that keep an activation, where they are not its own. `moe_mlpwi_1` has only its own.
+
+Source: maxtext reference 3.1, 3.2.
+"""

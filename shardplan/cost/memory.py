@@ -19,8 +19,6 @@ from shardplan.cost.memory_saved import offloaded_bytes
 from shardplan.cost.memory_setting import Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from shardplan.candidates import Candidates
     from shardplan.cost.state import ArgumentBytes
     from shardplan.cost.term import Term

@@ -120,7 +120,9 @@ def expert_moments(layer: Layer, setting: Setting, *, pressed: Bools | None = No
     return {
         name: [
             *alive,
-            *_rows(ff, setting, np.where(saves, min(rows, PRESSED_ROWS), rows), hidden + BIASES * ff.bias * (hidden > 1)),
+            *_rows(
+                ff, setting, np.where(saves, min(rows, PRESSED_ROWS), rows), hidden + BIASES * ff.bias * (hidden > 1)
+            ),
             _matrices(ff, setting, matrices + copies.get(name, 0.0)),
         ]
         for name, (rows, hidden, matrices) in counts.items()

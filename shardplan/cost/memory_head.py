@@ -32,10 +32,14 @@ def loss(setting: Setting) -> list[Part]:
     here, D, V, q = setting.here, setting.width, setting.vocabulary, setting.candidates.num_vocab_tiling
     one_pass = ~setting.ring if setting.case.cluster.chip.name in ONE_PASS_LOSS else np.zeros_like(setting.ring)
     n, t = here.head_tokens, here.tensor
-    hole = HOLE_UNDER_LOGITS * (logits_gradient_waits(setting) & (here.rows > 1) & ~(setting.ring & (here.context == 1)))
+    hole = HOLE_UNDER_LOGITS * (
+        logits_gradient_waits(setting) & (here.rows > 1) & ~(setting.ring & (here.context == 1))
+    )
     return [
         part("logits", "logits_and_gradient", terms.logits_bytes, c=2.0 - one_pass + hole, n=n, V=V, t=t, q=q),
-        part("gathered_weights", "gathered_head", terms.head_bytes, c=setting.gathers * (1.0 + one_pass), D=D, V=V, t=t),
+        part(
+            "gathered_weights", "gathered_head", terms.head_bytes, c=setting.gathers * (1.0 + one_pass), D=D, V=V, t=t
+        ),
         part("layer_work", "last_stream", terms.stream_bytes, c=3.0, n=n, D=D, t=t),
     ]
 
@@ -43,7 +47,9 @@ def loss(setting: Setting) -> list[Part]:
 def embedding_scratch(setting: Setting) -> list[Part]:
     """What SparseCores keep aside to gather the embedding as a sum over many devices, at the top of the heap."""
     c, t = SCRATCH_SHARE * setting.scatters_wide, setting.here.tensor
-    return [part("gathered_weights", "embedding_scratch", terms.head_bytes, c=c, D=setting.width, V=setting.vocabulary, t=t)]
+    return [
+        part("gathered_weights", "embedding_scratch", terms.head_bytes, c=c, D=setting.width, V=setting.vocabulary, t=t)
+    ]
 
 
 def after_loss(setting: Setting) -> list[Part]:

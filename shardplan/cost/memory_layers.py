@@ -47,7 +47,9 @@ def held(layer: Layer, setting: Setting) -> list[Part]:
 def stream(setting: Setting, count: Floats | float) -> Part:
     """Tensors of the residual stream."""
     here = setting.here
-    return part("layer_work", "layer_stream", terms.stream_bytes, c=count, n=here.tokens, D=setting.width, t=here.tensor)
+    return part(
+        "layer_work", "layer_stream", terms.stream_bytes, c=count, n=here.tokens, D=setting.width, t=here.tensor
+    )
 
 
 def gathered_stream(setting: Setting, count: Floats | float) -> Part:

@@ -103,7 +103,9 @@ def _moments(setting: Setting) -> Iterator[Moment]:
             yield from free
 
 
-def _expert_layer(setting: Setting, shared: Alive, beside: tuple[Part, ...], inner: dict[str, list[Part]]) -> list[Moment]:
+def _expert_layer(
+    setting: Setting, shared: Alive, beside: tuple[Part, ...], inner: dict[str, list[Part]]
+) -> list[Moment]:
     usual = np.full(len(setting.candidates), HOLES[setting.fuses_matmuls])
     back = np.where(setting.here.expert > 1, EXPERT_HOLES[1], EXPERT_HOLES[0])
     return [

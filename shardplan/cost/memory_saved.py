@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost import memory_terms as terms
-from shardplan.cost.activations import named_bytes
+from shardplan.cost.activations import POLICY_NAMES, named_bytes
 from shardplan.cost.memory_experts import expert_rows
 from shardplan.cost.memory_setting import Part, Setting, part
 
@@ -39,7 +39,15 @@ def saved_activations(setting: Setting) -> list[Part]:
     here, copies = setting.here, 1.0 + relaid(setting)
     L = _blocks(setting) * ~setting.offloaded(INPUT) * copies
     found = [
-        part("saved_activations", "block_inputs", terms.layer_inputs_bytes, L=L, n=here.tokens, D=setting.width, t=here.tensor)
+        part(
+            "saved_activations",
+            "block_inputs",
+            terms.layer_inputs_bytes,
+            L=L,
+            n=here.tokens,
+            D=setting.width,
+            t=here.tensor,
+        )
     ]
     for named in named_activations(setting):
         if (stays := setting.kept(*named.policy_names)).any():
@@ -77,7 +85,7 @@ def named_activations(setting: Setting) -> Iterator[Named]:
             ff = layer.feed_forward
             rows = expert_rows(ff, setting) if ff.is_moe else setting.here.tokens
             for name, size in named_bytes(layer, setting.width, setting.here, rows).items():
-                names = (name, "mlpwi_0") if name == "moe_mlpwi_0" else (name,)
+                names = POLICY_NAMES.get(name, (name,))
                 if wanted & set(names):
                     yield Named(name, names, setting.passes(group) * layer.count, size)
 

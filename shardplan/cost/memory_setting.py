@@ -165,9 +165,7 @@ class Setting:
         """Matrices of the scanned layers on a device."""
         groups = self.case.architecture.layer_groups
         vectors = ("norm", "bias")
-        return self._elements(
-            lambda t: t.group is not None and groups[t.group].count > 1 and t.role not in vectors
-        )
+        return self._elements(lambda t: t.group is not None and groups[t.group].count > 1 and t.role not in vectors)
 
     @property
     def weight_bytes(self) -> int:
