@@ -83,7 +83,7 @@ def collectives(case: Case, candidates: Candidates) -> tuple[Collective, ...]:
     """Every collective that some candidate needs."""
     rows = distinct(_columns(candidates))
     few = candidates.take(rows.first)
-    network = Network.of(case, few)
+    network = Network.of(case.cluster, few)
     routes = cache(network.route)
     return tuple(
         Collective(

@@ -17,7 +17,7 @@ from shardplan.torus import links_of
 
 if TYPE_CHECKING:
     from shardplan.candidates import Candidates, Mesh
-    from shardplan.spec import Case, Chip
+    from shardplan.spec import Chip, Cluster
     from shardplan.torus import AxisLinks
     from shardplan.units import Bools, Floats, Ints
 
@@ -89,10 +89,10 @@ class Network:
     reach: Reach
 
     @classmethod
-    def of(cls, case: Case, candidates: Candidates) -> Network:
-        """The network of a case, for each candidate."""
-        chip = case.cluster.chip
-        links = links_of(case.cluster, candidates.ici)
+    def of(cls, cluster: Cluster, candidates: Candidates) -> Network:
+        """The network of a cluster, for each candidate."""
+        chip = cluster.chip
+        links = links_of(cluster, candidates.ici)
         return cls(chip, candidates.ici, candidates.dcn, links, Reach.of(chip))
 
     @property
