@@ -245,3 +245,40 @@ class VerifyOut(Output):
     seconds: float
     cached: bool
     versions: dict[str, str]
+
+
+class ScaleRowOut(Output):
+    """The best plan on one number of chips."""
+
+    chips: int
+    topology: tuple[int, ...]
+    slices: int
+    fits: bool
+    strategy: str | None = None
+    remat_policy: str | None = None
+    per_device_batch: float | None = None
+    estimate_s: float | None = None
+    error_band: float | None = None
+    tokens_per_s: float | None = None
+    mfu: float | None = None
+    efficiency: float | None = None
+    """Tokens per second and chip, over those of the smallest number of chips that fits."""
+    exposed_comm_share: float | None = None
+    """Share of the step that waits for communication."""
+    bound_by: str | None = None
+    communication_bound: bool | None = None
+    days: float | None = None
+    usd: float | None = None
+
+
+class ScaleOut(Output):
+    """Result of `scale`: strong scaling of one global batch over slice sizes."""
+
+    schema_version: str = SCHEMA_VERSION
+    case: str
+    chip: str
+    global_batch: int | None
+    rows: tuple[ScaleRowOut, ...]
+    communication_bound_from: int | None
+    """Fewest chips from which the best plan waits for communication more than the threshold allows."""
+    notes: tuple[str, ...] = ()

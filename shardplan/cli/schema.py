@@ -15,10 +15,11 @@ class Schema(StrEnum):
     CHECK = "check"
     EXPLAIN = "explain"
     VERIFY = "verify"
+    SCALE = "scale"
 
 
 def schema(
-    name: Annotated[Schema, typer.Argument(help="Whose output: recommend (plan), check, explain or verify.")],
+    name: Annotated[Schema, typer.Argument(help="Whose output: recommend (plan), check, explain, verify or scale.")],
 ) -> None:
     r"""Print the JSON Schema of a command's `-o json`, generated from the output types.
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from shardplan.plan import CheckOut, ExplanationOut, PlanOut, VerifyOut
+from shardplan.plan import CheckOut, ExplanationOut, PlanOut, ScaleOut, VerifyOut
 
 SCHEMAS: dict[str, Any] = {
     "plan": PlanOut,
     "check": list[CheckOut],
     "explain": ExplanationOut,
     "verify": VerifyOut | list[VerifyOut],
+    "scale": ScaleOut,
 }
 """What each command prints with `-o json`; `check`, and `verify --top`, print a list."""
 
