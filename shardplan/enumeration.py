@@ -8,6 +8,7 @@ a mask over meshes. Batch splits are laid over the meshes that remain; `expand` 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from shardplan.remat import ALIASES, CUSTOM_SETS, POLICIES, custom
 from shardplan.spec import AXES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from shardplan.spec import Architecture, Case, RematPolicy, Split
     from shardplan.units import Bools, Ints
@@ -30,8 +31,6 @@ MICROBATCHES_PER_STAGE = (1, 2, 4, 8)
 AUTO_BATCHES = (0.0625, 0.125, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 DCN_AXES = ("data", "pipeline", "fsdp")
 """Axes that may cross slices: the others communicate inside every layer, where the data centre network is ~10x slower."""
-SPLASH_BLOCK_TOKENS = 512
-"""Rows of queries one flash-attention tile covers by default; a context shard must be a multiple. Source: MaxText A1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ def divisors(case: Case) -> Divisors:
         ranks |= {r for r in (attention.query_rank, attention.key_value_rank) if r}
         widths |= {block.width, *([block.total_shared_width] if block.total_shared_width else [])}
         experts |= {block.n_experts} if block.is_moe else set()
-    tile = min(SPLASH_BLOCK_TOKENS, case.workload.sequence_length)
+    tile = min(case.runtime.attention_tile_tokens, case.workload.sequence_length)
     shards = case.workload.sequence_length // tile if case.workload.sequence_length % tile == 0 else 1
     return Divisors(
         tensor=math.gcd(architecture.model_width, architecture.vocab_size, *heads, *widths),
@@ -133,10 +132,12 @@ def divisors(case: Case) -> Divisors:
 def pipelined_blocks(architecture: Architecture) -> int:
     """Blocks MaxText would spread over pipeline stages: all, or all after a leading dense group; 1 if it cannot.
 
-    Source: MaxText checks P1 and P10, reference section 2.6.
+    Source: MaxText checks P1, P8 and P10, reference section 2.6.
     """
     *leading, last = architecture.layer_groups
     if architecture.n_mtp_layers or len(leading) > 1 or any(g.layers[0].feed_forward.is_moe for g in leading):
+        return 1
+    if any(layer.feed_forward.score_bias for layer in last.layers):
         return 1
     return last.count if not leading or architecture.is_moe else 1
 
@@ -146,19 +147,21 @@ def pipelined_blocks(architecture: Architecture) -> int:
 _ORDER = ("tensor", "expert", "pipeline", "context", "fsdp_transpose", "fsdp", "data")
 """Axes in the order degrees are chosen: the most constrained first."""
 
-_CODES = {
-    "tensor": "SP520", "expert": "SP529", "pipeline": "SP560", "context": "SP540", "fsdp_transpose": "SP523",
-    "fsdp": "SP524", "data": "SP420",
-}  # fmt: skip
-"""Rule that forbids a degree of the axis on its own."""
+BOUND, ACROSS_SLICES = "SP420", "SP407"
+"""Rules that forbid a degree for what the user asked, and for crossing slices."""
+
+Ruling = Callable[[int], str | None]
+"""The rule that forbids a degree of one axis on its own, if one does."""
 
 
 def _meshes(case: Case, tally: dict[str, int]) -> Candidates:
     """Every ICI x DCN mesh whose degrees are legal one by one, one candidate each (`full`, one sequence a device)."""
-    legal = _legal_degrees(case)
-    across = {axis: legal[axis] if axis in DCN_AXES else (lambda d: d == 1) for axis in AXES}
-    ici = _factorizations(case.cluster.devices_per_slice, legal, tally, _CODES)
-    dcn = _factorizations(case.cluster.slices, across, tally, dict.fromkeys(AXES, "SP407"))
+    inside = _rulings(case)
+    across: dict[str, Ruling] = {
+        axis: inside[axis] if axis in DCN_AXES else (lambda d: ACROSS_SLICES if d > 1 else None) for axis in AXES
+    }
+    ici = _factorizations(case.cluster.devices_per_slice, inside, tally)
+    dcn = _factorizations(case.cluster.slices, across, tally)
     pairs = np.indices((len(ici), len(dcn))).reshape(2, -1)
     return _blank(Mesh(*ici[pairs[0]].T), Mesh(*dcn[pairs[1]].T))
 
@@ -173,46 +176,44 @@ def _blank(ici: Mesh, dcn: Mesh) -> Candidates:
     )  # fmt: skip
 
 
-def _legal_degrees(case: Case) -> dict[str, Callable[[int], bool]]:
-    """For each axis, whether one degree is legal on its own, within the user's bounds."""
-    by = divisors(case)
-    limits = {axis: getattr(case.constraints, f"max_{axis}_parallelism", None) or math.inf for axis in AXES}
-    balanced = case.runtime.context_load_balance
-    exact: dict[str, Callable[[int], bool]] = {
-        "tensor": lambda d: by.tensor % d == 0,
-        "expert": lambda d: by.expert % d == 0,
-        "pipeline": lambda d: by.stages % d == 0,
-        "context": lambda d: by.context % d == 0 and (d == 1 or not balanced or d % 2 == 0),
-        "fsdp_transpose": lambda d: by.feed_forward % d == 0 and by.width % d == 0,
-        "fsdp": lambda d: by.width % d == 0,
-        "data": lambda _: True,
+def _rulings(case: Case) -> dict[str, Ruling]:
+    """For each axis, what forbids a degree on its own: MaxText's divisibility, or a bound of the user's."""
+    by, balanced = divisors(case), case.runtime.context_load_balance
+    legal: dict[str, tuple[str, Callable[[int], bool]]] = {
+        "tensor": ("SP520", lambda d: by.tensor % d == 0),
+        "expert": ("SP529", lambda d: by.expert % d == 0),
+        "pipeline": ("SP560", lambda d: by.stages % d == 0),
+        "context": ("SP540", lambda d: by.context % d == 0 and (d == 1 or not balanced or d % 2 == 0)),
+        "fsdp_transpose": ("SP523", lambda d: by.feed_forward % d == 0 and by.width % d == 0),
+        "fsdp": ("SP524", lambda d: by.width % d == 0),
+        "data": (BOUND, lambda _: True),
     }
 
-    def legal(axis: str) -> Callable[[int], bool]:
-        return lambda degree: degree <= limits[axis] and exact[axis](degree)
+    def ruling(axis: str) -> Ruling:
+        limit = getattr(case.constraints, f"max_{axis}_parallelism", None) or math.inf
+        code, is_legal = legal[axis]
+        return lambda degree: BOUND if degree > limit else None if is_legal(degree) else code
 
-    return {axis: legal(axis) for axis in AXES}
+    return {axis: ruling(axis) for axis in AXES}
 
 
-def _factorizations(
-    total: int, legal: dict[str, Callable[[int], bool]], tally: dict[str, int], codes: dict[str, str]
-) -> Ints:
-    """Ordered factorizations of `total` into the axes, `(n, axes)` in `AXES` order; illegal degrees are tallied."""
+def _factorizations(total: int, rulings: dict[str, Ruling], tally: dict[str, int]) -> Ints:
+    """Ordered factorizations of `total` into the axes, `(n, axes)` in `AXES` order; forbidden degrees are tallied."""
     rest = np.array([total], dtype=np.int64)
     chosen: dict[str, Ints] = {}
     degrees = np.array([d for d in range(1, total + 1) if total % d == 0], dtype=np.int64)
-    for place, axis in enumerate(_ORDER[:-1]):
-        row, pick = np.nonzero(rest[:, None] % degrees == 0)
-        good = np.array([legal[axis](int(d)) for d in degrees])[pick]
+    for place, axis in enumerate(_ORDER):
+        is_last = axis == _ORDER[-1]
+        row, pick = np.nonzero(rest[:, None] == degrees if is_last else rest[:, None] % degrees == 0)
+        codes = np.array([rulings[axis](int(d)) or "" for d in degrees])[pick]
         left = rest[row] // degrees[pick]
-        if not good.all():
-            lost = left[~good]
-            tally[codes[axis]] = tally.get(codes[axis], 0) + _completions(lost, len(_ORDER) - 1 - place)
+        for code in sorted(set(codes.tolist()) - {""}):
+            lost = _completions(left[codes == code], max(len(_ORDER) - 1 - place, 1))
+            tally[code] = tally.get(code, 0) + lost
+        good = codes == ""
         chosen = {name: column[row[good]] for name, column in chosen.items()}
         chosen[axis], rest = degrees[pick[good]], left[good]
-    keep = np.array([legal["data"](int(d)) for d in rest], dtype=bool)
-    chosen["data"] = rest
-    legal_rows: Ints = np.stack([chosen[axis][keep] for axis in AXES], axis=1)
+    legal_rows: Ints = np.stack([chosen[axis] for axis in AXES], axis=1)
     return legal_rows
 
 

@@ -340,6 +340,8 @@ class Runtime(Input):
 
     attention: Literal["flash", "dot_product"] = "flash"
     """Attention kernel; `dot_product` keeps the scores of all pairs of tokens."""
+    attention_tile_tokens: Count = 512
+    """Rows of queries one flash-attention tile covers (`sa_block_q`); a context shard must be a multiple."""
     tokamax_splash: Flag = False
     """Use the tokamax splash kernel instead of jax's."""
     fused_attention_backward: Flag = False

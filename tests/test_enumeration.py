@@ -32,13 +32,17 @@ MOE = {"kind": "moe", "width": 1536, "n_experts": 24, "n_active_experts": 4}
 
 def architecture(*groups: dict, **more: object) -> Architecture:
     """A small model of the given layer groups."""
-    return Architecture.model_validate(
-        {"model_width": 2048, "vocab_size": 32768, "layer_groups": list(groups), **more}
-    )
+    return Architecture.model_validate({"model_width": 2048, "vocab_size": 32768, "layer_groups": list(groups), **more})
 
 
 def case_of(
-    model: Architecture, topology: str = "2x2x4", *, slices: int = 1, batch: int = 96, tokens: int = 4096, **more: object
+    model: Architecture,
+    topology: str = "2x2x4",
+    *,
+    slices: int = 1,
+    batch: int = 96,
+    tokens: int = 4096,
+    **more: object,
 ) -> Case:
     """A case on tpu7x."""
     return Case(
@@ -123,6 +127,11 @@ def test_bounds_of_the_user_are_kept() -> None:
     assert found.degree("tensor").max() == 2
     assert found.degree("pipeline").max() == 1
     assert found.degree("fsdp").max() == 8
+    assert enumerate_candidates(case_of(DENSE_MODEL, constraints=limits)).rejected["SP420"] > 0
+    tally: dict[str, int] = {}
+    case = case_of(DENSE_MODEL, constraints=Constraints(max_data_parallelism=2))
+    legal = _cross_checked(case, _meshes(case, tally), tally)
+    assert len(legal) + sum(tally.values()) == _ordered_factorizations(case.cluster.devices, len(AXES))
 
 
 def test_balanced_context_shards_need_two_tiles_each() -> None:
@@ -152,6 +161,8 @@ def test_leading_dense_layers_stay_outside_the_pipeline() -> None:
     assert pipelined_blocks(architecture(dense)) == 3
     assert pipelined_blocks(architecture(moe, dense)) == 1
     assert pipelined_blocks(architecture(dense, moe, n_mtp_layers=1)) == 1
+    biased = {**moe, "feed_forward": {**MOE, "score_bias": True}}
+    assert pipelined_blocks(architecture(dense, biased)) == 1
 
 
 def test_expert_models_visit_each_stage_once() -> None:

@@ -134,7 +134,7 @@ def test_facts_are_a_mapping_of_facts_and_constants() -> None:
     assert set(facts) == names_known_by("estimates")
     assert len(facts) == len(set(facts)) == len(facts.at(0))
     assert set(facts.at(0)) == set(facts)
-    assert facts["flash_block_tokens"] == 512
+    assert facts["attention_block_tokens"] == 512
     with pytest.raises(KeyError):
         facts["no_such_fact"]
 

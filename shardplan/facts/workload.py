@@ -10,7 +10,6 @@ from shardplan.dimension import CHOICE, TRUTH
 from shardplan.enumeration import pipelined_blocks
 from shardplan.facts.mesh import BATCH
 from shardplan.facts.observation import Fact, Observation
-from shardplan.thresholds import threshold
 
 
 def _split(name: str, unit: str, about: str, of: object) -> Fact:
@@ -74,8 +73,8 @@ FACTS: Final = (
            lambda o: _policies(o, lambda p: p.name == "custom")),
     _split("offloaded_tensors", "", "Named activations kept in host memory.",
            lambda o: _policies(o, lambda p: len(p.offload))),
-    Fact("attention_block_tokens", "tokens", "Rows one flash-attention tile covers: MaxText's default, or the sequence.",
-         lambda o: min(threshold("flash_block_tokens"), o.case.workload.sequence_length)),
+    Fact("attention_block_tokens", "tokens", "Rows one flash-attention tile covers, at most the sequence.",
+         lambda o: min(o.case.runtime.attention_tile_tokens, o.case.workload.sequence_length)),
     Fact("pipeline_blocks", "", "Blocks of layers that can be spread over pipeline stages; 1 if none.",
          lambda o: pipelined_blocks(o.case.architecture)),
     Fact("layers_per_stage", "", "Blocks a pipeline stage runs a visit.",
