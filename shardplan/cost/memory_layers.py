@@ -147,10 +147,14 @@ def dense_moments(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
 
 
 def _separate(setting: Setting) -> Floats:
-    """1 where the hidden gradients are an elementwise step of their own beside its inputs, else 0: fused into matmuls."""
+    """1 where the hidden gradients are an elementwise step of their own beside its inputs, else 0: fused into matmuls.
+
+    They fuse too where attention's matmuls are kept but not its kernel: the kernel's recomputation moves away then.
+    """
     if setting.fuses_matmuls:
         return np.zeros(len(setting.candidates))
-    return setting.ring.astype(np.float64)
+    kernel_alone = setting.kept("out_proj") & setting.kept("query_proj") & (setting.recomputed("context") > 0)
+    return 1.0 * (setting.ring & ~(kernel_alone & (setting.recomputed("mlpwi_0", "mlpwi_1") == 2)))  # noqa: PLR2004
 
 
 def _attention_gradients(layer: Layer, setting: Setting) -> list[Part]:
