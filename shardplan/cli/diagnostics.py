@@ -43,15 +43,23 @@ def diagnostic_lines(diagnostic: Diagnostic, *, color: bool = False) -> list[str
 
 def print_bug(error: BaseException) -> None:
     """One line on a fault of ours, with the place in our code and how to report it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
     text = " ".join(str(error).split())
     _say(
-        f"shardplan: this is a bug of shardplan: {type(error).__name__}{place}{': ' + text if text else ''}\n"
+        f"shardplan: this is a bug of shardplan: {type(error).__name__}{_place_of_bug(error)}{': ' + text if text else ''}\n"
         f"  hint: report it to {ISSUES}, with what SHARDPLAN_DEBUG=1 prints and your input"
     )
+
+
+def _place_of_bug(error: BaseException) -> str:
+    """The innermost line of this package that the error passed through."""
+    package = Path(__file__).resolve().parent.parent
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        path = Path(trace.tb_frame.f_code.co_filename)
+        if package in path.parents:
+            place = f" at {path.relative_to(package.parent)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
 
 
 def _place(diagnostic: Diagnostic) -> tuple[str, int, int]:

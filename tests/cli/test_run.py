@@ -99,7 +99,7 @@ def test_our_bug_ends_with_70_and_one_line_and_how_to_report(failing: Callable[[
     ran = failing(AssertionError("rows\ndiffer"))
     assert ran.code == ExitCode.BUG
     first, second = ran.err.splitlines()
-    assert "AssertionError at test_run.py:" in first
+    assert "AssertionError at shardplan/cli/schema.py:" in first
     assert "rows differ" in first
     assert "SHARDPLAN_DEBUG=1" in second
 
