@@ -13,6 +13,7 @@ from pydantic import Field
 
 from shardplan.chips import resolve_cluster
 from shardplan.errors import Diagnostic, InputError, suggest
+from shardplan.maxtext_keys import MUON_BLOCKS, table
 from shardplan.remat import ALIASES, POLICIES, TENSORS
 from shardplan.source import Document, build
 from shardplan.spec import (
@@ -109,6 +110,7 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
         problems += _precision_problems(document, workload, cluster)
     if architecture and workload:
         problems += _position_problems(document, architecture, workload)
+        problems += _optimizer_problems(document, architecture, workload)
     if architecture and workload and cluster and plan is None:
         problems += _batch_problems(document, architecture, workload, cluster)
     if problems:
@@ -123,9 +125,21 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
         workload=workload,
         cluster=cluster,
         constraints=constraints,
-        runtime=runtime,
+        runtime=_with_kernel(runtime, architecture),
         plan=plan,
     )
+
+
+def _with_kernel(runtime: Runtime, architecture: Architecture) -> Runtime:
+    """The runtime with the faster splash kernel where the case does not choose one.
+
+    Every published Ironwood recipe uses it. Layers with windows do not get it: with context parallelism MaxText cannot
+    build it for them (reference, check C11).
+    """
+    has_windows = any(layer.attention.window for layer, _ in architecture.layers)
+    if "tokamax_splash" in runtime.model_fields_set or has_windows:
+        return runtime
+    return runtime.model_copy(update={"tokamax_splash": True})
 
 
 # --- sections --------------------------------------------------------------------------------------------------------
@@ -224,6 +238,18 @@ def _precision_problems(document: Document, workload: Workload, cluster: Cluster
         return []
     message = f"{cluster.chip.name} has no fp8 matrix units"
     return [Diagnostic("SP015", message, document.mark(("workload", "precision")), "use precision: bf16")]
+
+
+def _optimizer_problems(document: Document, architecture: Architecture, workload: Workload) -> list[Diagnostic]:
+    """Muon on a model that MaxText has no Muon for."""
+    name = architecture.maxtext_model_name
+    if workload.optimizer.name != "muon" or name is None:
+        return []
+    block = str(table().models.get(name, {}).get("decoder_block", "llama2"))
+    if block in MUON_BLOCKS:
+        return []
+    message = f"MaxText has no muon for {name} (decoder block {block}), only for {', '.join(sorted(MUON_BLOCKS))}"
+    return [Diagnostic("SP015", message, document.mark(("workload", "optimizer")), "use optimizer: adamw")]
 
 
 def _position_problems(document: Document, architecture: Architecture, workload: Workload) -> list[Diagnostic]:
