@@ -344,6 +344,8 @@ class Runtime(Input):
     """Rows of queries one flash-attention tile covers (`sa_block_q`); a context shard must be a multiple."""
     tokamax_splash: Flag = False
     """Use the tokamax splash kernel instead of jax's; a case that does not say gets it unless layers have windows."""
+    fused_attention_backward: Flag = False
+    """Let jax's splash kernel compute all gradients in one pass, five matmuls instead of seven; tokamax always does."""
     iota_embed: Flag = False
     """Look embeddings up by a one-hot matmul."""
     sparse_matmul: Flag = True
