@@ -96,19 +96,17 @@ class Sequence1D(NamedTuple):
         """The innermost axis, from its first device."""
         return len(self.shape) - 1, 1
 
-    def take(self, state: tuple[int, int], size: int) -> tuple[Part, tuple[int, int]] | None:
+    def take(self, state: tuple[int, int], size: int) -> tuple[Part, tuple[int, int]]:
         """The next devices of the walk."""
         (axis, stride), spots, rest = state, [], size
-        while rest > 1 and axis >= 0:
+        while rest > 1:
             length = math.gcd(rest, self.shape[axis] // stride)
-            if length > 1:
-                spots.append(Spot(axis, length, stride))
-                rest, stride = rest // length, stride * length
+            assert length > 1, f"{size} does not lie evenly on a walk of {self.shape}"
+            spots.append(Spot(axis, length, stride))
+            rest, stride = rest // length, stride * length
             if stride == self.shape[axis]:
                 axis, stride = axis - 1, 1
-            elif length == 1:
-                return None
-        return (tuple(reversed(spots)), (axis, stride)) if rest == 1 else None
+        return tuple(reversed(spots)), (axis, stride)
 
 
 class Assignment(NamedTuple):

@@ -40,12 +40,10 @@ def _chip(name: str) -> Chip:
 
 def load_chip(name: str, mark: Mark | None = None) -> Chip:
     """The chip of that name or alias; InputError if there is none."""
-    known = _spellings()
-    found = known.get(_plain(name))
+    # Guard: reading every chip's file to learn aliases takes longer than a small search.
+    found = name if name in chip_names() else _spellings().get(_plain(name))
     if found is None:
-        hint = suggest(
-            name, [*chip_names(), *(alias for chip in chip_names() for alias in _chip(chip).aliases)]
-        )
+        hint = suggest(name, [*chip_names(), *(alias for chip in chip_names() for alias in _chip(chip).aliases)])
         message = f"unknown chip {name[:60]!r}; the chips are {', '.join(chip_names())}"
         raise InputError([Diagnostic("SP014", message, mark, hint)])
     return _chip(found)
@@ -74,22 +72,14 @@ def resolve_cluster(  # noqa: PLR0913 - one argument a key of the input
     if accelerator is not None:
         machine, shape = _from_accelerator(accelerator, mark)
         if chip is not None and load_chip(chip, mark) != machine:
-            raise _refusal(
-                "SP015", f"accelerator {accelerator} is a {machine.name}, but chip says {chip}", mark
-            )
+            raise _refusal("SP015", f"accelerator {accelerator} is a {machine.name}, but chip says {chip}", mark)
     elif chip is None:
         raise _refusal("SP011", f"chip is missing; the chips are {', '.join(chip_names())}", mark)
     else:
         machine = load_chip(chip, mark)
-        shape = (
-            _parse_shape(topology, mark)
-            if topology is not None
-            else _default_shape(machine, chips or 0, mark)
-        )
+        shape = _parse_shape(topology, mark) if topology is not None else _default_shape(machine, chips or 0, mark)
     if not is_allowed(machine, shape):
-        raise _refusal(
-            "SP014", f"{machine.name} has no slice {_text(shape)}", mark, _shape_hint(machine, shape)
-        )
+        raise _refusal("SP014", f"{machine.name} has no slice {_text(shape)}", mark, _shape_hint(machine, shape))
     return Cluster(chip=machine, topology=shape, slices=slices, accelerator=accelerator)
 
 
@@ -98,9 +88,7 @@ def is_allowed(chip: Chip, shape: tuple[int, ...]) -> bool:
     if shape in chip.small_slices:
         return True
     whole_cubes = (
-        _is_3d(chip)
-        and len(shape) == chip.torus_dims
-        and all(side and side % chip.wrap_side == 0 for side in shape)
+        _is_3d(chip) and len(shape) == chip.torus_dims and all(side and side % chip.wrap_side == 0 for side in shape)
     )
     return whole_cubes and list(shape) == sorted(shape) and math.prod(shape) <= chip.max_chips
 
@@ -154,13 +142,14 @@ def _is_3d(chip: Chip) -> bool:
 
 def _from_accelerator(name: str, mark: Mark | None) -> tuple[Chip, tuple[int, ...]]:
     match = _ACCELERATOR.fullmatch(name.strip())
-    prefixes = {prefix: chip for chip in chip_names() for prefix in _chip(chip).accelerator_prefixes}
-    if match is None or match["prefix"].lower() not in prefixes:
-        hint = suggest(name.partition("-")[0], prefixes)
+    chip = _chip_of_prefix(match["prefix"].lower()) if match else None
+    if match is None or chip is None:
+        hint = suggest(
+            name.partition("-")[0], (prefix for known in chip_names() for prefix in _chip(known).accelerator_prefixes)
+        )
         message = f"unknown accelerator {name[:60]!r}; expected a name such as v5p-256 or tpu7x-4x4x8"
         raise _refusal("SP014", message, mark, hint)
     prefix = match["prefix"].lower()
-    chip = _chip(prefixes[prefix])
     if match["shape"]:
         return chip, _parse_shape(match["shape"], mark)
     unit = chip.accelerator_prefixes[prefix]
@@ -169,6 +158,14 @@ def _from_accelerator(name: str, mark: Mark | None) -> tuple[Chip, tuple[int, ..
         message = f"{name} counts {_UNIT_TEXT[unit]}, {per_chip} a chip; {count} is not a multiple"
         raise _refusal("SP014", message, mark, _count_hint(chip, count // per_chip))
     return chip, _default_shape(chip, count // per_chip, mark)
+
+
+def _chip_of_prefix(prefix: str) -> Chip | None:
+    """The chip whose accelerators begin so; the one of that name is looked at first."""
+    for name in sorted(chip_names(), key=lambda name: name != prefix):
+        if prefix in _chip(name).accelerator_prefixes:
+            return _chip(name)
+    return None
 
 
 _UNIT_TEXT = {"chips": "chips", "devices": "JAX devices", "tensorcores": "TensorCores"}
@@ -187,9 +184,7 @@ def _parse_shape(text: str, mark: Mark | None) -> tuple[int, ...]:
 def _default_shape(chip: Chip, chips: int, mark: Mark | None) -> tuple[int, ...]:
     shape = default_shape(chip, chips)
     if shape is None:
-        raise _refusal(
-            "SP014", f"{chip.name} has no slice of {chips:,} chips", mark, _count_hint(chip, chips)
-        )
+        raise _refusal("SP014", f"{chip.name} has no slice of {chips:,} chips", mark, _count_hint(chip, chips))
     return shape
 
 

@@ -64,11 +64,6 @@ def exchange_s(B: Any, q: Any, w: Any) -> Any:
     return B * q / (4 * w)
 
 
-def permute_s(B: Any, w: Any) -> Any:
-    """Seconds to pass bytes to the next device of a ring or line."""
-    return B / w
-
-
 def latency_s(c: Any, h: Any, t: Any) -> Any:
     """Seconds of the hops alone. Source: scaling book, sharding: half a ring, or a whole line, of 1 us hops."""
     return c * h * t
@@ -90,7 +85,7 @@ def timed_exchange_s(B: Any, q: Any, w: Any, e: Any, c: Any, a: Any, h: Any, t: 
 
 
 def timed_permute_s(B: Any, w: Any, e: Any, c: Any, a: Any, t: Any) -> Any:
-    """Seconds of passing on to the neighbour. Source: `permute_s`, rules/calibration/ici.yaml."""
+    """Seconds of passing on to the neighbour, one link at a time. Source: rules/calibration/ici.yaml."""
     return c * a + np.maximum(B / (w * e), c * t)
 
 

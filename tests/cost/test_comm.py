@@ -250,3 +250,9 @@ def test_a_row_of_zeros_costs_nothing_beside_others() -> None:
     weights = next(c for c in both if c.purpose == "weights")
     assert weights.bytes[1] == weights.seconds[1] == weights.count[1] == 0
     assert replace(weights).axis_at(1) == ""
+
+
+def test_a_tied_embedding_is_gathered_as_embedding_and_as_head() -> None:
+    found = by_purpose(case_of(load_architecture("gemma-2b")), split({"fsdp": 128}))
+    embedding, head = (found["fsdp", "all-gather", purpose].bytes[0] for purpose in ("embedding", "output head"))
+    assert embedding == head > 0
