@@ -15,6 +15,7 @@ from shardplan.cli.diagnostics import diagnostic_lines, print_diagnostics
 from shardplan.cli.output import emit
 from shardplan.cli.run import split_command_line
 from shardplan.errors import Diagnostic, ExitCode, InputError, InvalidShardingError, Mark
+from shardplan.render.schema import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,8 +181,8 @@ def test_diagnostics_have_colour_on_a_terminal_only(
         assert ("\x1b[" in capsys.readouterr().err) is colourful
 
 
-def test_schema_names_are_those_of_the_commands() -> None:
-    assert [name.value for name in schema.Schema] == ["plan", "check", "explain", "verify"]
+def test_every_schema_can_be_asked_for() -> None:
+    assert [name.value for name in schema.Schema] == list(SCHEMAS)
 
 
 def test_the_version_is_printed(run: Callable[..., Ran]) -> None:
