@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shardplan.cost.memory_band import error_band
 from shardplan.cost.memory_moments import Moment, moments
 from shardplan.cost.memory_saved import offloaded_bytes
 from shardplan.cost.memory_setting import Setting
@@ -111,6 +112,6 @@ def memory(case: Case, candidates: Candidates) -> Memory:
     return Memory(
         state=setting.state,
         moments=moments(setting),
-        error_band=np.full(len(candidates), 0.06),
+        error_band=error_band(setting),
         offloaded_bytes=offloaded_bytes(setting),
     )

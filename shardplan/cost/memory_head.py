@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 LATE_RINGS = ("tpu7x", "v6e")
 """Chips whose compiler starts the head's gradient ring after the layers' backward pass. Source: buffer dumps."""
 
-ONE_PASS_LOSS = ("v5e",)
-"""Chips whose compiler computes the head's gradient straight from the logits, unless it rings. Source: buffer dumps."""
-
 HOLE_UNDER_LOGITS = 0.3
 """Room the heap loses under a logits gradient that waits, as a share of it: its place is chosen for the layers' backward
 pass. Source: buffer dumps of llama3.1-8b on tpu7x-64 and on v5p-64 with context 4."""
@@ -30,7 +27,7 @@ SCRATCH_SHARE = 0.2355
 def loss(setting: Setting) -> list[Part]:
     """Logits and their gradient, the gathered head, and the stream around the last normalisation."""
     here, D, V, q = setting.here, setting.width, setting.vocabulary, setting.candidates.num_vocab_tiling
-    one_pass = ~setting.ring if setting.case.cluster.chip.name in ONE_PASS_LOSS else np.zeros_like(setting.ring)
+    one_pass = setting.lean
     n, t = here.head_tokens, here.tensor
     hole = HOLE_UNDER_LOGITS * (
         logits_gradient_waits(setting) & (here.rows > 1) & ~(setting.ring & (here.context == 1))

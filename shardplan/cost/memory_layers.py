@@ -129,7 +129,9 @@ def dense_moments(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
             gradient,
             *alive,
             gathered_stream(setting, 2.0),
-            hidden(ff, setting, recomputed_hidden(ff, setting) + outputs * (1.0 + apart) + setting.split),
+            hidden(
+                ff, setting, recomputed_hidden(ff, setting) + outputs * (1.0 + apart) + setting.split - setting.lean
+            ),
             gathered_weights(setting, inner, gather),
             gathered_weights(setting, block, gather * (ff.n_matrices - apart)),
         ],

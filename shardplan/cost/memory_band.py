@@ -1,0 +1,52 @@
+"""How far the compiler may be from the memory model, by what a candidate uses, from the corpus of compiled points.
+
+Each feature whose schedule we know less well widens the band; features add up as independent errors do. The band is
+the 95th percentile of the errors seen with the feature, rounded up; with few points, the largest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shardplan.cost.memory_saved import relaid
+
+if TYPE_CHECKING:
+    from shardplan.cost.memory_setting import Setting
+    from shardplan.units import Floats
+
+BASE = 0.03
+"""Dense layers on one slice, split by fsdp and data."""
+EXPERTS = 0.03
+"""A mixture of experts."""
+DISPATCH = 0.04
+"""Expert parallelism: rows sorted before or after a recomputation."""
+TENSOR = 0.03
+"""A tensor axis."""
+SLICES = 0.05
+"""Several slices: the compiler peels loops to overlap the slow network."""
+OFFLOAD = 0.06
+"""Activations inside a layer go to the host: loops are peeled and stacks copied."""
+PIPELINE = 0.05
+"""Pipeline stages."""
+UNFUSED = 0.04
+"""Attention with scores in memory, or experts with slots."""
+
+
+def error_band(setting: Setting) -> Floats:
+    """Share of the total by which the compiler's answer may differ, `(n,)`."""
+    runtime, moe = setting.case.runtime, setting.case.architecture.is_moe
+    unfused = runtime.attention == "dot_product" or (moe and not runtime.sparse_matmul)
+    parts = (
+        np.full(len(setting.candidates), BASE),
+        EXPERTS * moe,
+        DISPATCH * (moe & (setting.here.expert > 1)),
+        TENSOR * (setting.here.tensor > 1),
+        SLICES * (setting.case.cluster.slices > 1),
+        OFFLOAD * relaid(setting),
+        PIPELINE * (setting.stages > 1),
+        UNFUSED * unfused,
+    )
+    band: Floats = np.sqrt(sum(np.square(share) for share in parts))
+    return band
