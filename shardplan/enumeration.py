@@ -132,12 +132,14 @@ def divisors(case: Case) -> Divisors:
 def pipelined_blocks(architecture: Architecture) -> int:
     """Blocks MaxText would spread over pipeline stages: all, or all after a leading dense group; 1 if it cannot.
 
+    Of blocks with several layers it builds too many (every block once a layer), so they are not pipelined either.
+
     Source: MaxText checks P1, P8 and P10, reference section 2.6.
     """
     *leading, last = architecture.layer_groups
     if architecture.n_mtp_layers or len(leading) > 1 or any(g.layers[0].feed_forward.is_moe for g in leading):
         return 1
-    if any(layer.feed_forward.score_bias for layer in last.layers):
+    if last.layers_per_block > 1 or last.layers[0].feed_forward.score_bias:
         return 1
     return last.count if not leading or architecture.is_moe else 1
 

@@ -26,8 +26,9 @@ OBJECTIVES: tuple[Objective, ...] = ("step-time", "cost", "memory")
 FITS, AT_RISK, DOES_NOT_FIT = 0, 1, 2
 
 PRINCIPLE = (
-    "fits before at risk; then {objective}, where plans within {tolerance:.0%} count as equal; then the simpler plan "
-    "(fewer demoting rules, fewer mesh axes, the table's own choice, lower degrees, plainer remat); then more headroom"
+    "fits before at risk; then {objective}, where plans within {tolerance:.0%} count as equal; then the simpler mesh "
+    "(fewer demoting rules, fewer axes, the table's own choice, lower degrees); then more headroom. "
+    "Each mesh is listed once, with its best remat policy, batch split and tiling"
 )
 
 
@@ -51,22 +52,35 @@ class Standing:
 
     def best(self, top: int) -> Ints:
         """Rows of the best candidates, best first, at most `top`, one a mesh."""
-        meshes = mesh_identity(self.candidates)
+        remaining = self._representatives()
+        remaining = remaining[np.lexsort((self.scores[remaining], self.classes[remaining]))]
         order: list[int] = []
-        remaining = np.lexsort((self.scores, self.classes))
         while len(remaining) and len(order) < top:
             first = remaining[0]
             equal = self.scores[remaining] <= self.scores[first] * (1 + threshold("ranking_tolerance"))
             group = remaining[equal & (self.classes[remaining] == self.classes[first])]
-            keys = (
-                self.scores[group],
-                -self.headroom[group],
-                *(key[group] for key in reversed(self.simplicity)),
-            )
-            chosen = int(group[np.lexsort(keys)[0]])
-            order.append(chosen)
-            remaining = remaining[meshes[remaining] != meshes[chosen]]
+            keys = (self.scores[group], -self.headroom[group], *(key[group] for key in reversed(self.simplicity)))
+            chosen = group[np.lexsort(keys)[0]]
+            order.append(int(chosen))
+            remaining = remaining[remaining != chosen]
         return np.array(order, dtype=np.int64)
+
+    def _representatives(self) -> Ints:
+        """The best variant of each mesh: the fastest of those that fit best, the plainest of those as fast."""
+        meshes = mesh_identity(self.candidates)
+        by_score = np.lexsort((self.scores, self.classes, meshes))
+        _, starts, which = np.unique(meshes[by_score], return_index=True, return_inverse=True)
+        fastest = by_score[starts][which]
+        slack = 1 + threshold("variant_tolerance")
+        as_good = (self.classes[by_score] == self.classes[fastest]) & (
+            self.scores[by_score] <= self.scores[fastest] * slack
+        )
+        rows = by_score[as_good]
+        plainness = plainness_keys(self.candidates)
+        order = rows[np.lexsort((self.scores[rows], *(key[rows] for key in reversed(plainness)), meshes[rows]))]
+        _, firsts = np.unique(meshes[order], return_index=True)
+        representatives: Ints = order[firsts]
+        return representatives
 
     def reach(self, best: Ints) -> float:
         """The score above which no other candidate could enter the list: infinite while one at risk is in it."""
@@ -100,7 +114,7 @@ def mesh_identity(candidates: Candidates) -> Ints:
 
 
 def simplicity_keys(candidates: Candidates, demotions: Ints, preferred: Bools) -> tuple[Floats, ...]:
-    """Keys of what makes one plan simpler than another, most important first, each `(n,)`."""
+    """Keys of what makes one mesh simpler than another, most important first, each `(n,)`."""
     axes_in_use = np.zeros(len(candidates))
     degrees = np.zeros(len(candidates))
     for mesh in (candidates.ici, candidates.dcn):
@@ -108,13 +122,20 @@ def simplicity_keys(candidates: Candidates, demotions: Ints, preferred: Bools) -
             column = mesh.column(axis)
             axes_in_use += column > 1
             degrees += np.log2(column) * (axis not in ("fsdp", "data"))
-    kept = np.array([len(p.device) + 2 * len(p.offload) for p in candidates.remat_policies], dtype=float)
-    is_custom = np.array([p.name == "custom" for p in candidates.remat_policies], dtype=float)
     return (
         demotions.astype(float),
         axes_in_use,
         -preferred.astype(float),
         degrees,
+        candidates.needs_split.astype(float),
+    )
+
+
+def plainness_keys(candidates: Candidates) -> tuple[Floats, ...]:
+    """Keys of what makes one variant of a mesh plainer than another, most important first, each `(n,)`."""
+    kept = np.array([len(p.device) + 2 * len(p.offload) for p in candidates.remat_policies], dtype=float)
+    is_custom = np.array([p.name == "custom" for p in candidates.remat_policies], dtype=float)
+    return (
         candidates.needs_split.astype(float),
         candidates.gradient_accumulation.astype(float),
         candidates.num_vocab_tiling.astype(float),

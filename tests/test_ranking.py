@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardplan.candidates import Candidates
-from shardplan.ranking import AT_RISK, DOES_NOT_FIT, FITS, Standing, fit_classes, mesh_identity, simplicity_keys
+from shardplan.ranking import (
+    AT_RISK,
+    DOES_NOT_FIT,
+    FITS,
+    Standing,
+    fit_classes,
+    mesh_identity,
+    plainness_keys,
+    simplicity_keys,
+)
 from shardplan.spec import Split
 from tests.test_enumeration import DENSE_MODEL, case_of
 
@@ -95,7 +104,7 @@ def test_mesh_identity_tells_meshes_apart_and_nothing_else() -> None:
     assert len(set(identity)) == 3
 
 
-def test_simpler_means_fewer_axes_plainer_remat_and_no_demotion() -> None:
+def test_simpler_means_fewer_axes_and_fewer_demotions() -> None:
     splits = [
         Split(ici={"fsdp": 8}, per_device_batch=1),
         Split(ici={"fsdp": 4, "tensor": 2}, per_device_batch=1),
@@ -103,11 +112,24 @@ def test_simpler_means_fewer_axes_plainer_remat_and_no_demotion() -> None:
     ]
     candidates = Candidates.of_splits(splits, [1] * 3, [False] * 3)
     none = np.zeros(3, dtype=bool)
-    keys = np.array(simplicity_keys(candidates, none, none))
-    assert keys[:, 0].tolist() < keys[:, 2].tolist() < keys[:, 1].tolist()
-    demotions = np.array([2, 0, 1])
-    keys = np.array(simplicity_keys(candidates, demotions, none))
-    assert keys[:, 1].tolist() < keys[:, 0].tolist()
+    keys = np.array(simplicity_keys(candidates, none.astype(int), none))
+    assert keys[:, 0].tolist() == keys[:, 2].tolist() < keys[:, 1].tolist()
+    keys = np.array(simplicity_keys(candidates, np.array([2, 0, 1]), none))
+    assert keys[:, 1].tolist() < keys[:, 2].tolist() < keys[:, 0].tolist()
+    plain = np.array(plainness_keys(candidates))
+    assert plain[:, 0].tolist() == plain[:, 1].tolist() < plain[:, 2].tolist()
+
+
+def test_of_one_mesh_the_plainer_variant_wins_only_where_it_is_as_fast() -> None:
+    splits = [
+        Split(ici={"fsdp": 8}, per_device_batch=1, remat_policy="custom", remat_tensors={"context": "device"}),
+        Split(ici={"fsdp": 8}, per_device_batch=1),
+    ]
+    candidates = Candidates.of_splits(splits, [1] * 2, [False] * 2)
+    zeros = np.zeros(2)
+    for full_s, expected in ((1.01, 0), (1.001, 1)):
+        found = Standing(candidates, np.array([1.0, full_s]), np.array([FITS, FITS]), zeros, (zeros,))
+        assert found.best(3).tolist() == [expected]
 
 
 def test_the_error_band_decides_between_fits_and_at_risk() -> None:
