@@ -115,7 +115,7 @@ class Priced:
                 RuleOut(code=rule.code, severity=rule.entry.severity, explanation=rule.explanation(facts))
                 for rule in self.verdicts.firing(row)
             ),
-            maxtext_flags=maxtext.flags(case, split),
+            maxtext_flags=maxtext.flags_if_any(case, split),
             libtpu_init_args=self._libtpu_init_args(row),
         )
 

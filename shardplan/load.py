@@ -98,11 +98,12 @@ def _launch(settings: Settings, accelerator: str | None, slices: int | None, nam
         except InvalidShardingError as error:
             settings.invalid += error.diagnostics
         except InputError as error:
-            settings.unreadable += error.diagnostics
+            # Guard: a size MaxText refuses anyway must not turn the answer into "cannot be modelled".
+            settings.unreadable += error.diagnostics if part == "cluster" or not settings.invalid else ()
     if cluster is None or architecture is None:
         settings.raise_problems()
-    assert cluster is not None
-    assert architecture is not None
+    assert cluster is not None, "a cluster that cannot be resolved has noted why"
+    assert architecture is not None, "a model that cannot be built has noted why"
     return resolve(settings, architecture, cluster, name)
 
 

@@ -21,6 +21,11 @@ Effect = Literal["modelled", "architecture", "approximate", "refused", "ignored"
 refused: any value but the default cannot be modelled. ignored: MaxText accepts it without effect. inert: changes neither
 memory, time nor sharding."""
 
+MUON_BLOCKS: Final = frozenset(
+    {"deepseek", "deepseek4", "qwen3", "qwen3_moe", "qwen3_custom_moe", "qwen3_next", "gpt_oss", "gemma3", "llama2"}
+)
+"""Decoder blocks whose weights MaxText knows how to feed to Muon. Source: configs/types.py; reference O2."""
+
 _INT: Final = re.compile(r"[-+]?\d[\d_]{0,30}", re.ASCII)
 _FLOAT: Final = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d{1,6})?", re.ASCII)
 _WORDS: Final = {
@@ -86,7 +91,7 @@ def parse(text: str) -> Any:
 def accept(key: Key, value: Any) -> Any:
     """The value as the key's type; raises ValueError that says what was expected.
 
-    As MaxText does, a whole float passes for an integer and 0 or 1 for a boolean; unlike it, a boolean for no number.
+    As MaxText does, a whole float passes for an integer, 0 or 1 for a boolean, and true or false for a number.
     """
     if isinstance(key.kind, tuple):
         if value not in key.kind or isinstance(value, bool) != any(isinstance(c, bool) for c in key.kind):
@@ -96,9 +101,8 @@ def accept(key: Key, value: Any) -> Any:
     kind = key.kind.removesuffix("?")
     if value is None and key.kind != kind:
         return None
-    # Guard: an empty value reads as null, and MaxText's base.yml itself writes None for "not set".
-    if value is None and kind in {"text", "list", "map", "any"}:
-        return "" if kind == "text" else None
+    if value is None and kind in {"list", "map", "any"}:
+        return None
     accepted = _COERCE[kind](value)
     if accepted is None and kind != "any":
         raise ValueError(f"expected {_EXPECTED[kind]}")
@@ -112,13 +116,12 @@ def _bool(value: Any) -> Any:
 def _int(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return int(value) if isinstance(value, int) else None
 
 
 def _float(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:  # noqa: PLR2004
-        return None
-    return float(value)
+    # Guard: beyond a float, and NaN, whose comparisons are all false.
+    return float(value) if isinstance(value, (int, float)) and abs(value) < 1e300 else None  # noqa: PLR2004
 
 
 def _text(value: Any) -> Any:

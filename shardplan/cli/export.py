@@ -43,11 +43,13 @@ def maxtext(
     from shardplan.cli.output import emit, finish
     from shardplan.engine import decide
     from shardplan.errors import ExitCode
-    from shardplan.exporters.maxtext import as_command, as_flags, as_yml
+    from shardplan.exporters.maxtext import as_command, as_flags, as_yml, model_flags
     from shardplan.gate import plan_of_rank
     from shardplan.load import load_case
 
-    plan = decide(load_case(case), top=rank, objective=objective.value)
+    loaded = load_case(case)
+    model_flags(loaded.architecture)  # says at once what MaxText cannot express
+    plan = decide(loaded, top=rank, objective=objective.value)
     if not plan.plans:
         print_problems(plan.problems)
         finish(ExitCode.NO)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shardplan.exporters.maxtext.flags import Value, flags
+from shardplan.exporters.maxtext.flags import Value, flags, flags_if_any
+from shardplan.exporters.maxtext.model import model_flags
 from shardplan.exporters.maxtext.text import as_command, as_flags, as_yml
 
-__all__ = ["Value", "as_command", "as_flags", "as_yml", "flags"]
+__all__ = ["Value", "as_command", "as_flags", "as_yml", "flags", "flags_if_any", "model_flags"]

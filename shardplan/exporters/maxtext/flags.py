@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from shardplan.errors import InputError
 from shardplan.exporters.maxtext.model import model_flags
 from shardplan.maxtext_keys import table
 from shardplan.spec import AXES
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = int | float | str | bool
 
-DEFAULT_TILE_TOKENS = 512
-"""MaxText's default flash-attention tile in every direction; the memory model assumes it. Source: base.yml sa_block_*."""
 SMALLEST_TILE_TOKENS = 128
 """Source: splash attention kernel, compute blocks are multiples of 128; reference A2."""
 TILES = (
@@ -44,6 +43,14 @@ def flags(case: Case, split: Split) -> dict[str, Value]:
     if any(overridden.get(key, value) != value for key, value in found.items()):
         found["override_model_config"] = True
     return found
+
+
+def flags_if_any(case: Case, split: Split) -> dict[str, Value]:
+    """As `flags`, but empty where MaxText has no decoder block for an inline architecture: the plan itself stands."""
+    try:
+        return flags(case, split)
+    except InputError:
+        return {}
 
 
 def _batch(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
@@ -93,7 +100,7 @@ def _attention(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
     yield "use_tokamax_splash", runtime.tokamax_splash and not cannot
     if runtime.fused_attention_backward:
         yield "sa_use_fused_bwd_kernel", True
-    tile = tile_tokens(case.workload.sequence_length // context)
+    tile = tile_tokens(case.workload.sequence_length // context, runtime.attention_tile_tokens)
     for key in TILES:
         yield key, tile
 
@@ -153,7 +160,8 @@ def has_windows(architecture: Architecture) -> bool:
     return any(layer.attention.window is not None for layer, _ in architecture.layers)
 
 
-def tile_tokens(shard_tokens: int) -> int:
-    """Side of an attention tile: the largest power of two that divides a context shard, within 128 and 512."""
-    power = shard_tokens & -shard_tokens
-    return max(SMALLEST_TILE_TOKENS, min(DEFAULT_TILE_TOKENS, power))
+def tile_tokens(shard_tokens: int, wanted: int) -> int:
+    """Side of an attention tile: the wanted one, or the largest power of two below it that divides a context shard."""
+    if shard_tokens % wanted == 0:
+        return wanted
+    return max(SMALLEST_TILE_TOKENS, min(wanted, shard_tokens & -shard_tokens))

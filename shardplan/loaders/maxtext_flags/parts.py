@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.errors import suggest
+from shardplan.loaders.maxtext_flags.checks import QUERY_TILES
 from shardplan.remat import ALIASES, POLICIES, TENSORS
 from shardplan.spec import Optimizer, Runtime, Workload
 
@@ -101,6 +102,7 @@ def runtime_of(settings: Settings) -> Runtime | None:
     gather = "once" if settings["pipeline_fsdp_ag_once"] else "per_iteration"
     chosen: dict[str, Any] = {
         "attention": attention,
+        "attention_tile_tokens": max(1, *(settings[key] for key in QUERY_TILES)),
         "tokamax_splash": settings["use_tokamax_splash"],
         "fused_attention_backward": settings["sa_use_fused_bwd_kernel"],
         "iota_embed": settings["use_iota_embed"],
@@ -138,8 +140,7 @@ def _check_choices(settings: Settings, attention: str) -> bool:
         message = f"context_parallel_strategy is {strategy[:80]!r}; expected all_gather, ring, ulysses or usp"
         settings.refuse("SP014", "context_parallel_strategy", message)
     if settings["pipeline_fsdp_ag_once"] and settings["pipeline_fsdp_ag_per_repeat"]:
-        message = "pipeline_fsdp_ag_once and pipeline_fsdp_ag_per_repeat exclude each other"
-        settings.refuse("SP015", "pipeline_fsdp_ag_once", message)
+        settings.notes.append("pipeline_fsdp_ag_once has no effect beside pipeline_fsdp_ag_per_repeat")
     for key in ("capacity_factor", "ragged_buffer_factor"):
         if not -1 <= settings[key] <= _LARGEST_FACTOR:
             settings.cannot(key, f"{key} is {settings[key]:g}; expected -1, or up to {_LARGEST_FACTOR}")
@@ -152,7 +153,7 @@ def _check_choices(settings: Settings, attention: str) -> bool:
 
 def remat_of(settings: Settings) -> tuple[str, dict[str, Any]]:
     """Policy name and, for `custom`, the tensors that are kept; scan carries on the device go without saying."""
-    written = str(settings["remat_policy"])
+    written = str(settings["remat_policy"] or "none")
     policy = ALIASES.get(written, written)
     if "remat_policy" not in settings.given:
         settings.echo.append(f"remat_policy not given -> {policy}")

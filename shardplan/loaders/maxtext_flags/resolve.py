@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from shardplan.loaders.maxtext_flags.checks import check_switches, check_tiles, microbatches_of
+from shardplan.loaders.maxtext_flags.checks import check_expert_switches, check_tiles, microbatches_of
 from shardplan.loaders.maxtext_flags.parts import remat_of, runtime_of, workload_of
 from shardplan.spec import AXES, Case, Split
 
@@ -42,7 +42,7 @@ def resolve(settings: Settings, architecture: Architecture, cluster: Cluster, na
     policy, tensors = remat_of(settings)
     microbatches = microbatches_of(settings, architecture, degrees["pipeline"])
     check_tiles(settings, degrees["context"])
-    check_switches(settings, degrees["expert"])
+    check_expert_switches(settings, degrees["expert"])
     settings.raise_problems()
     assert workload is not None, "a part that cannot be built has noted why"
     assert runtime is not None, "a part that cannot be built has noted why"
@@ -64,6 +64,8 @@ def resolve(settings: Settings, architecture: Architecture, cluster: Cluster, na
 def _axes(settings: Settings, network: str, target: int) -> dict[str, int]:
     """Degrees above 1 of one network, with the one -1 filled in so that they multiply to `target`."""
     degrees = {axis: settings[f"{network}_{axis}_parallelism"] for axis in AXES}
+    if network == "dcn" and target == 1:  # MaxText looks at the network between slices only if there is one
+        degrees = {axis: 1 if degree == -1 else degree for axis, degree in degrees.items()}
     wrong = [axis for axis, degree in degrees.items() if degree < 1 and degree != -1]
     for axis in wrong:
         key = f"{network}_{axis}_parallelism"
@@ -80,8 +82,7 @@ def _axes(settings: Settings, network: str, target: int) -> dict[str, int]:
     for axis in unknown:
         key = f"{network}_{axis}_parallelism"
         degrees[axis] = target // product
-        if network == "ici" or target > 1:
-            settings.echo.append(f"{key}=-1 -> {degrees[axis]}")
+        settings.echo.append(f"{key}=-1 -> {degrees[axis]}")
     return {axis: degree for axis, degree in degrees.items() if degree > 1}
 
 

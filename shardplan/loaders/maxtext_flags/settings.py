@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shardplan.errors import Diagnostic, InputError, InvalidShardingError, Mark, suggest
+from shardplan.loaders.maxtext_flags.switches import check_switches
 from shardplan.maxtext_keys import Key, accept, parse, table
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 OWN_RULES = frozenset({"logical_axis_rules", "mesh_axes", "data_sharding", "override_logical_axis_rules"})
 """Keys by which a model file brings sharding rules of its own; priced as the default rules, and noted."""
+
+EMPTY_IF_NULL = frozenset({"run_name", "dump_hlo_module_name", "dump_hlo_local_module_name"})
+"""Text keys that MaxText lets be empty. Source: configs/pyconfig.py."""
 
 _ABSENT = object()
 
@@ -88,15 +92,15 @@ def read_settings(flags: Mapping[str, Any], source: str, marks: Mapping[str, Mar
             settings.refuse("SP010", str(name), message, suggest(name, keys))
             continue
         value = parse(raw) if isinstance(raw, str) else raw
-        # Guard: text keys keep what was typed ("none" is a remat policy, "2026" a run name).
-        if keys[name].kind in {"text", "text?"} and isinstance(raw, str):
-            value = raw.strip().strip("'\"")
+        if name in EMPTY_IF_NULL and value is None:
+            value = ""
         try:
             settings.given[name] = accept(keys[name], value)
         except ValueError as error:
             settings.refuse("SP012", name, f"{name} is {str(raw)[:80]!r}; {error}", _near(keys[name], value))
     _apply_model(settings)
     _check_effects(settings)
+    check_switches(settings)
     return settings
 
 
