@@ -30,10 +30,14 @@ class Compiled:
     megabytes: dict[tuple[str, str], float]
     per_device_batch: float = 1.0
     remat_policy: str = "full"
+    model: str = "llama3.1-8b"
+    microbatches: int = 1
+    repeats: int = 1
     without: tuple[str, ...] = field(default=("embedding", "gradients of embedded tokens"))
     """Purposes for which the compiler chose another way on this chip, or a loop around a matmul."""
 
 
+NOT_EXPERTS = ("embedding", "output head", "gradients of output head", "weights", "gradients of weights")
 POINTS = [
     Compiled("fsdp 4", "v5p", "2x2x1", 32, 8192, {"fsdp": 4},
              {("fsdp", "all-gather"): 21726.0, ("fsdp", "reduce-scatter"): 10469.0 + 1576.0 / 2}),
@@ -52,11 +56,22 @@ POINTS = [
              {("context", "all-gather"): 402.7, ("context", "reduce-scatter"): 201.3}),
     Compiled("fsdp 2 x context 4", "tpu7x", "2x2x1", 32, 8192, {"fsdp": 2, "context": 4},
              {("context", "all-gather"): 6442.5, ("context", "reduce-scatter"): 3221.2}),
+    Compiled("fsdp 4 x pipeline 2", "tpu7x", "2x2x1", 32, 8192, {"fsdp": 4, "pipeline": 2},
+             {("pipeline", "permute"): 13690.2}, per_device_batch=4.0, microbatches=4, repeats=4),
+    Compiled("experts: fsdp 2 x expert 8", "tpu7x", "2x2x2", 8, 4096, {"fsdp": 2, "expert": 8},
+             {("fsdp", "all-gather"): 2818.6, ("fsdp", "reduce-scatter"): 1409.3}, per_device_batch=4.0,
+             model="mixtral-8x7b", without=NOT_EXPERTS),
+    Compiled("experts: fsdp 4 x expert 4", "tpu7x", "2x2x2", 16, 4096, {"fsdp": 4, "expert": 4},
+             {("fsdp", "all-gather"): 7247.8, ("fsdp", "reduce-scatter"): 3623.9}, per_device_batch=4.0,
+             model="qwen3-30b-a3b", without=NOT_EXPERTS),
+    Compiled("experts: fsdp 2 x expert 8, 128 of them", "tpu7x", "2x2x2", 8, 4096, {"fsdp": 2, "expert": 8},
+             {("fsdp", "all-gather"): 4831.8, ("fsdp", "reduce-scatter"): 2415.9}, per_device_batch=4.0,
+             model="qwen3-235b-a22b", without=NOT_EXPERTS),
 ]  # fmt: skip
 
 
 def case_of(point: Compiled) -> Case:
-    architecture = load_architecture("llama3.1-8b")
+    architecture = load_architecture(point.model)
     (group,) = architecture.layer_groups
     shallow = architecture.model_copy(update={"layer_groups": (group.model_copy(update={"count": point.layers}),)})
     return Case(
@@ -68,8 +83,13 @@ def case_of(point: Compiled) -> Case:
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
 def test_bytes_by_axis_and_kind_are_the_compiler_s(point: Compiled) -> None:
-    plan = Split(ici=point.mesh, per_device_batch=point.per_device_batch, remat_policy=point.remat_policy)
-    found = collectives(case_of(point), Candidates.of_splits([plan], [1], [False]))
+    plan = Split(
+        ici=point.mesh,
+        per_device_batch=point.per_device_batch,
+        remat_policy=point.remat_policy,
+        pipeline_microbatches=point.microbatches,
+    )
+    found = collectives(case_of(point), Candidates.of_splits([plan], [point.repeats], [False]))
     for (axis, kind), megabytes in point.megabytes.items():
         ours = sum(c.bytes[0] for c in found if (c.axis, c.kind) == (axis, kind) and c.purpose not in point.without)
         assert ours / 1e6 == pytest.approx(megabytes, rel=0.005), (axis, kind)
