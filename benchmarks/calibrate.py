@@ -101,18 +101,19 @@ def _stacked(kind: Any, rows: Sequence[Any]) -> Any:
     return kind(**columns)
 
 
-def _constants() -> dict[str, Any]:
+def all_constants() -> dict[str, Any]:
+    """Every constant of the time model by name."""
     return {name: c for file in TIME_FILES for name, c in calibration_file(file).constants.items()}
 
 
 def _own_chips(name: str) -> list[str]:
-    return list(_constants()[name].by_chip)
+    return list(all_constants()[name].by_chip)
 
 
 def free_constants() -> list[Free]:
     """The numbers marked `fitted`: each chip's own value, and the common one unless it is only a fallback."""
     found = []
-    for name, constant in _constants().items():
+    for name, constant in all_constants().items():
         if constant.fitted:
             found += [Free(name, chip) for chip in constant.by_chip] or [Free(name, None)]
     return found
