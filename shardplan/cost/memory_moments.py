@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from shardplan.spec import Layer, LayerGroup
     from shardplan.units import Floats
 
-HOLES = {True: 0.006, False: 0.018}
-"""Holes in the compiler's heap as a share of the live bytes, median over the corpus: small where matmuls absorb the
+SOLID = "saved_activations_bytes"
+
+HOLES = {True: 0.009, False: 0.026}
+"""Holes in the compiler's heap as a share of the live bytes but kept activations, median over the corpus: small where matmuls absorb the
 elementwise work, larger where SparseCores gather into buffers of their own."""
 
-WIDE_HOLES = 0.025
+WIDE_HOLES = 0.05
 """The same with SparseCores that gather whole matrices from more devices than a ring has."""
 
-EXPERT_HOLES = (0.045, 0.07)
+EXPERT_HOLES = (0.048, 0.08)
 """The same where experts go back, whose buffers differ more in size: without and with expert parallelism."""
 
 
@@ -42,6 +44,11 @@ class Alive:
     def bytes(self) -> Floats:
         """Bytes together, `(n,)` or a scalar."""
         return _sum(self.parts)
+
+    @cached_property
+    def solid_bytes(self) -> Floats:
+        """Bytes of kept activations: stacks that lie in the heap from one pass to the other, without holes."""
+        return _sum(tuple(p for p in self.parts if p[0] == SOLID))
 
 
 @dataclass(frozen=True)
@@ -62,12 +69,13 @@ class Moment:
     @cached_property
     def bytes(self) -> Floats:
         """Temporaries of each candidate, `(n,)`."""
-        return self.live_bytes * (1.0 + self.holes)
+        return self.live_bytes + self.holes * (self.live_bytes - self.shared.solid_bytes)
 
     @property
     def terms(self) -> tuple[Part, ...]:
         """Every line, with the kind it counts as; the last is the heap's holes."""
-        holes = part("fragmentation", "fragmentation", terms.fragmentation_bytes, f=self.holes, b=self.live_bytes)
+        b = self.live_bytes - self.shared.solid_bytes
+        holes = part("fragmentation", "fragmentation", terms.fragmentation_bytes, f=self.holes, b=b)
         return (*self.shared.parts, *self.own, holes)
 
 

@@ -110,5 +110,5 @@ def matrices_bytes(c: Floats, W: int, t: Floats) -> Floats:
 
 
 def fragmentation_bytes(f: float, b: Floats) -> Floats:
-    """Holes between the b bytes that are alive: the share of the heap the compiler cannot fill. Source: buffer dumps."""
+    """Holes between the b bytes that come and go: what the compiler cannot fill of its heap. Source: buffer dumps."""
     return f * b
