@@ -32,8 +32,13 @@ def passed_bytes(B: Any) -> Any:
 
 
 def left_bytes(B: Any, K: Any) -> Any:
-    """Bytes of an all-to-all or a permute that leave the slice."""
+    """Bytes of an all-to-all that leave the slice."""
     return B * (1 - 1 / K)
+
+
+def dcn_passed_bytes(B: Any, K: Any) -> Any:
+    """Bytes a device at the edge of its slice passes on."""
+    return B * (K > 1)
 
 
 def dcn_gathered_bytes(V: Any, N: Any, K: Any) -> Any:
@@ -99,6 +104,11 @@ def dcn_reduce_s(V: Any, N: Any, K: Any, W: Any, e: Any) -> Any:
     return 2 * V / N * (1 - 1 / K) / (W * e)
 
 
+def dcn_permute_s(B: Any, K: Any, W: Any, e: Any) -> Any:
+    """Seconds of a permute over slices: every iteration waits for the devices that pass on to another slice."""
+    return B * (K > 1) / (W * e)
+
+
 def dcn_exchange_s(B: Any, K: Any, W: Any, e: Any) -> Any:
-    """Seconds of the part of an all-to-all, or of a permute, that leaves the slice."""
+    """Seconds of the part of an all-to-all that leaves the slice."""
     return B * (1 - 1 / K) / (W * e)

@@ -160,9 +160,8 @@ def _between_slices(flow: Flow, route: Route, network: Network, volume: Floats) 
     rate = {"W": network.dcn_bytes_per_s, "e": network.reach.dcn}
     if flow.kind in ("all-to-all", "permute"):
         letters = {"B": volume, "K": K}
-        return Term(f"{name}_bytes", formulas.left_bytes, letters), Term(
-            f"{name}_s", formulas.dcn_exchange_s, letters | rate
-        )
+        moved_by, time = _DCN_GIVEN[flow.kind]
+        return Term(f"{name}_bytes", moved_by, letters), Term(f"{name}_s", time, letters | rate)
     shards = {"V": volume, "N": N, "K": K}
     if flow.kind == "all-reduce":
         return Term(f"{name}_bytes", formulas.dcn_reduced_bytes, shards), Term(
@@ -171,3 +170,10 @@ def _between_slices(flow: Flow, route: Route, network: Network, volume: Floats) 
     return Term(f"{name}_bytes", formulas.dcn_gathered_bytes, shards), Term(
         f"{name}_s", formulas.dcn_gather_s, shards | rate
     )
+
+
+_DCN_GIVEN = {
+    "all-to-all": (formulas.left_bytes, formulas.dcn_exchange_s),
+    "permute": (formulas.dcn_passed_bytes, formulas.dcn_permute_s),
+}
+"""Bytes and seconds of what a device puts in, by kind."""

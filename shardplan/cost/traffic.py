@@ -298,7 +298,9 @@ def _pipeline(case: Case, candidates: Candidates, tokens: Floats) -> Iterator[Fl
     passes = 2.0 * pipeline_iterations(case, candidates) * buffers * candidates.gradient_accumulation
     share = case.architecture.model_width * BF16 / candidates.degree("tensor")
     each = tokens / candidates.pipeline_microbatches * share
-    yield Flow(("pipeline",), "permute", "microbatches", "none", each * passes, passes.astype(np.float64))
+    # With a delay of one iteration more, a stage works while its next input is on the way.
+    hides: Hides = "compute" if case.runtime.pipeline_delay_activations else "none"
+    yield Flow(("pipeline",), "permute", "microbatches", hides, each * passes, passes.astype(np.float64))
 
 
 @cache

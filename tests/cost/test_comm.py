@@ -256,3 +256,19 @@ def test_a_tied_embedding_is_gathered_as_embedding_and_as_head() -> None:
     found = by_purpose(case_of(load_architecture("gemma-2b")), split({"fsdp": 128}))
     embedding, head = (found["fsdp", "all-gather", purpose].bytes[0] for purpose in ("embedding", "output head"))
     assert embedding == head > 0
+
+
+def test_a_pipeline_over_slices_waits_for_the_network_card() -> None:
+    case = case_of(slices=2)
+    mesh = split({"fsdp": 128}, dcn={"pipeline": 2}, pipeline_microbatches=4)
+    (handed,) = [c for c in moved(case, mesh) if c.kind == "permute"]
+    assert (handed.network, handed.axis_at(0)) == ("dcn", "pipeline")
+    assert handed.seconds[0] == pytest.approx(handed.bytes[0] / (12.5e9 / 2 * 0.74))
+
+
+@pytest.mark.parametrize(("delays", "hides"), [(True, "compute"), (False, "none")])
+def test_delayed_stages_hide_the_handing_over(delays: bool, hides: str) -> None:  # noqa: FBT001
+    mesh = split({"fsdp": 32, "pipeline": 4}, pipeline_microbatches=8)
+    handed = by_purpose(case_of(pipeline_delay_activations=delays), mesh)["pipeline", "permute", "microbatches"]
+    assert handed.hides_behind == hides
+    assert handed.count[0] == 2 * 2 * (8 + 3 * (2 if delays else 1))
