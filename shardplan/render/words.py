@@ -57,10 +57,15 @@ def batch_text(choice: ChoiceOut, devices: int) -> str:
 
 
 def remat_text(choice: ChoiceOut) -> str:
-    """The policy, and for `custom` what it keeps where."""
+    """The policy, and for `custom` what it keeps where: "custom(context, key_proj on device; out_proj on host)"."""
     if choice.remat_policy != "custom":
         return choice.remat_policy
-    return f"custom({', '.join(f'{name}={where}' for name, where in choice.remat_tensors.items())})"
+    kept = {
+        words: [name for name, place in choice.remat_tensors.items() if place == where]
+        for where, words in (("device", "on device"), ("offload", "on host"))
+    }
+    parts = [f"{', '.join(names)} {words}" for words, names in kept.items() if names]
+    return f"custom({'; '.join(parts)})"
 
 
 def memory_text(memory: MemoryOut, verdict: str) -> Text:

@@ -230,8 +230,9 @@ def test_meshes_name_both_networks() -> None:
 
 
 def test_custom_remat_names_its_tensors() -> None:
-    choice = choice_of(remat_policy="custom", remat_tensors={"context": "device", "mlpwo": "offload"})
-    assert remat_text(choice) == "custom(context=device, mlpwo=offload)"
+    tensors = {"context": "device", "key_proj": "device", "mlpwo": "offload"}
+    choice = choice_of(remat_policy="custom", remat_tensors=tensors)
+    assert remat_text(choice) == "custom(context, key_proj on device; mlpwo on host)"
 
 
 def test_shares_are_ordered_and_leave_out_nothing_but_zeros() -> None:
