@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shardplan.accuracy import Compared, Errors, changes, compare, read_corpus
+from shardplan.accuracy import DIMENSIONS, Compared, Errors, by_dimension, changes, compare, read_corpus
 
 DATA = Path(__file__).parent.parent / "data"
 FILES = ("compiled_memory.jsonl", "compiled_memory_wide.jsonl")
@@ -62,3 +62,16 @@ def test_the_corpus_covers_both_sides_of_the_limit(points: dict[str, list[Compar
     near = [p for name in FILES for p in points[name] if 0.9 < p.compiled_bytes / p.limit_bytes <= 1.0]
     assert refused
     assert near
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_every_point_is_in_one_group_of_a_dimension(points: dict[str, list[Compared]], dimension: str) -> None:
+    every = [point for name in FILES for point in points[name]]
+    groups = by_dimension(every, dimension)
+    assert sum(errors.count for errors in groups.values()) == len(every)
+    assert max(errors.worst for errors in groups.values()) == Errors.of(every).worst
+
+
+def test_meshes_are_named_by_the_axes_beside_fsdp(points: dict[str, list[Compared]]) -> None:
+    kinds = by_dimension([point for name in FILES for point in points[name]], "mesh")
+    assert {"fsdp", "tensor", "expert", "context", "dcn data"} <= set(kinds)
