@@ -124,9 +124,7 @@ _LOST, _START = 0, 1
 
 def assign(manner: Manner, sizes: Sequence[Ints], total: int) -> Assignment:
     """Parts for meshes with the given sizes, `(n,)` each, first mesh axis first; lost where they do not multiply to `total`."""
-    divisors = [d for d in range(1, total + 1) if total % d == 0]
-    place = np.zeros(total + 2, dtype=np.int64)
-    place[divisors] = np.arange(len(divisors))
+    divisors, place = _divisors(total)
     fits = reduce(np.multiply, sizes) == total
     states, known = [None, manner.start], {manner.start: _START}
     parts: dict[Part, int] = {(): 0}
@@ -148,6 +146,15 @@ def assign(manner: Manner, sizes: Sequence[Ints], total: int) -> Assignment:
         codes.append(code[step])
         at = after[step]
     return Assignment(codes[::-1], list(parts), at != _LOST)
+
+
+@cache
+def _divisors(total: int) -> tuple[list[int], Ints]:
+    """Divisors of a number, and by number up to one more than it the place among them; 0 for what is none."""
+    divisors = [d for d in range(1, total + 1) if total % d == 0]
+    place = np.zeros(total + 2, dtype=np.int64)
+    place[divisors] = np.arange(len(divisors))
+    return divisors, place
 
 
 @cache
