@@ -53,9 +53,7 @@ def test_every_figure_has_a_source_and_a_sensible_size(name: str) -> None:
     for figure in figures.values():
         assert figure.value > 0
         assert len(figure.source) > 10
-    assert (
-        0.9 < chip.usable_hbm_bytes_per_device.value * chip.jax_devices_per_chip / chip.hbm_bytes.value < 1.01
-    )
+    assert 0.9 < chip.usable_hbm_bytes_per_device.value * chip.jax_devices_per_chip / chip.hbm_bytes.value < 1.01
     links = 2 * chip.torus_dims * chip.ici_link_bytes_per_s.value
     assert chip.dcn_bytes_per_s.value < links < chip.hbm_bytes_per_s.value
     assert chip.ici_link_bytes_per_s.alternatives["scaling book, tpus.md, May 2026"] == pytest.approx(
