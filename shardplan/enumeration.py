@@ -2,7 +2,7 @@
 
 Degrees are chosen axis by axis. What MaxText would refuse for one degree alone (a head count it does not divide) is cut
 before the other axes are chosen, and counted with all the meshes it would have led to. What depends on several degrees is
-a mask over meshes. Batch splits are laid over the meshes that remain; `expand` lays remat policies and tilings over those.
+a mask over meshes. Batch splits are laid over the meshes that remain; `variants` lays remat policies and tilings over those.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import numpy as np
 
 from shardplan import torus
 from shardplan.candidates import Candidates, Mesh, concatenated
-from shardplan.remat import ALIASES, CUSTOM_SETS, POLICIES, custom
+from shardplan.remat import POLICIES
 from shardplan.spec import AXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shardplan.spec import Architecture, Case, RematPolicy, Split
+    from shardplan.spec import Architecture, Case, Split
     from shardplan.units import Bools, Ints
 
 MAX_GRADIENT_ACCUMULATION = 16
-VOCAB_TILINGS = (1, 4, 16)
 MICROBATCHES_PER_STAGE = (1, 2, 4, 8)
 AUTO_BATCHES = (0.0625, 0.125, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 DCN_AXES = ("data", "pipeline", "fsdp")
@@ -38,7 +37,7 @@ class Enumeration:
     """The legal mesh x batch splits, and the count of ruled-out meshes and splits by rule code."""
 
     candidates: Candidates
-    """One row a split, with `full` remat and no vocabulary tiling; `expand` gives its variants."""
+    """One row a split, with `full` remat and no vocabulary tiling."""
     rejected: dict[str, int]
 
 
@@ -47,43 +46,6 @@ def enumerate_candidates(case: Case) -> Enumeration:
     tally: dict[str, int] = {}
     meshes = _cross_checked(case, _meshes(case, tally), tally)
     return Enumeration(_batch_splits(case, meshes, tally), tally)
-
-
-def expand(case: Case, rows: Candidates) -> Candidates:
-    """Each candidate with every remat policy and every vocabulary tiling that divides its tokens."""
-    policies = policies_for(case)
-    n = len(policies)
-    parts = []
-    for tiling in tilings_for(case):
-        here = np.flatnonzero(rows.per_device_batch * case.workload.sequence_length % tiling == 0)
-        parts.append(
-            replace(
-                rows.take(np.repeat(here, n)),
-                num_vocab_tiling=np.full(len(here) * n, tiling, dtype=np.int64),
-                remat=np.tile(np.arange(n), len(here)),
-                remat_policies=policies,
-            )
-        )
-    return concatenated(parts)
-
-
-def policies_for(case: Case) -> tuple[RematPolicy, ...]:
-    """Remat policies to try: the user's one, or all named ones and custom sets that add value per byte step by step."""
-    wanted = case.constraints.remat
-    if isinstance(wanted, dict):
-        return (custom(wanted),)
-    if wanted != "auto":
-        return (POLICIES[ALIASES.get(wanted, wanted)],)
-    return (
-        *POLICIES.values(),
-        *(custom(dict.fromkeys(names, "device") | extra) for names, extra in CUSTOM_SETS),
-    )
-
-
-def tilings_for(case: Case) -> tuple[int, ...]:
-    """Vocabulary tilings to try."""
-    wanted = case.constraints.num_vocab_tiling
-    return VOCAB_TILINGS if wanted == "auto" else (wanted,)
 
 
 # --- dimensions that degrees must divide ---------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from shardplan.chips import default_shape
 from shardplan.cost.estimate import estimate
-from shardplan.enumeration import VOCAB_TILINGS, batch_is_legal, split_rows
+from shardplan.enumeration import batch_is_legal, split_rows
 from shardplan.exporters import maxtext
 from shardplan.plan import FixOut
 from shardplan.ranking import FITS, fit_classes
 from shardplan.remat import POLICIES, custom
+from shardplan.variants import VOCAB_TILINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,8 @@ FITS, AT_RISK, DOES_NOT_FIT = 0, 1, 2
 PRINCIPLE = (
     "fits before at risk; then {objective}, where plans within {tolerance:.0%} count as equal; then the simpler mesh "
     "(fewer demoting rules, fewer axes, the table's own choice, lower degrees); then more headroom. "
-    "Each mesh is listed once, with its best remat policy, batch split and tiling"
+    "Each mesh is listed once, at its best remat policy, batch split and tiling; each of gradient accumulation, tiling, "
+    "host offload and split axes must gain {tolerance:.0%}"
 )
 
 
@@ -66,18 +67,10 @@ class Standing:
         return np.array(order, dtype=np.int64)
 
     def _representatives(self) -> Ints:
-        """The best variant of each mesh: the fastest of those that fit best, the plainest of those as fast."""
+        """The best variant of each mesh: of those that fit best, the fastest whose every mechanism pays."""
         meshes = mesh_identity(self.candidates)
-        by_score = np.lexsort((self.scores, self.classes, meshes))
-        _, starts, which = np.unique(meshes[by_score], return_index=True, return_inverse=True)
-        fastest = by_score[starts][which]
-        slack = 1 + threshold("variant_tolerance")
-        as_good = (self.classes[by_score] == self.classes[fastest]) & (
-            self.scores[by_score] <= self.scores[fastest] * slack
-        )
-        rows = by_score[as_good]
-        plainness = plainness_keys(self.candidates)
-        order = rows[np.lexsort((self.scores[rows], *(key[rows] for key in reversed(plainness)), meshes[rows]))]
+        handicapped = self.scores * (1 + threshold("ranking_tolerance") * mechanisms(self.candidates))
+        order = np.lexsort((handicapped, self.classes, meshes))
         _, firsts = np.unique(meshes[order], return_index=True)
         representatives: Ints = order[firsts]
         return representatives
@@ -131,17 +124,22 @@ def simplicity_keys(candidates: Candidates, demotions: Ints, preferred: Bools) -
     )
 
 
-def plainness_keys(candidates: Candidates) -> tuple[Floats, ...]:
-    """Keys of what makes one variant of a mesh plainer than another, most important first, each `(n,)`."""
-    kept = np.array([len(p.device) + 2 * len(p.offload) for p in candidates.remat_policies], dtype=float)
-    is_custom = np.array([p.name == "custom" for p in candidates.remat_policies], dtype=float)
-    return (
-        candidates.needs_split.astype(float),
-        candidates.gradient_accumulation.astype(float),
-        candidates.num_vocab_tiling.astype(float),
-        is_custom[candidates.remat],
-        kept[candidates.remat],
+def mechanisms(candidates: Candidates) -> Ints:
+    """Mechanisms a variant adds to its mesh, `(n,)`: accumulation, vocabulary tiling, host offload, split torus axes.
+
+    Which activations are kept on the device is not one: it costs the user nothing.
+    """
+    offloads = np.array([bool(policy.offload) for policy in candidates.remat_policies])
+    found: Ints = np.sum(
+        [
+            candidates.gradient_accumulation > 1,
+            candidates.num_vocab_tiling > 1,
+            offloads[candidates.remat],
+            candidates.needs_split,
+        ],
+        axis=0,
     )
+    return found
 
 
 def fit_classes(case: Case, total_bytes: Floats, error_band: Floats) -> Ints:

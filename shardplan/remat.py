@@ -64,20 +64,3 @@ def policy_of(split: Split) -> RematPolicy:
     if split.remat_policy == "custom":
         return custom(split.remat_tensors)
     return POLICIES[ALIASES.get(split.remat_policy, split.remat_policy)]
-
-
-_QKV = ("query_proj", "key_proj", "value_proj")
-_INPUT_OFFLOADED = {"decoder_layer_input": "offload"}
-CUSTOM_SETS: tuple[tuple[tuple[str, ...], dict[str, str]], ...] = (
-    (("context",), {}),
-    (("context", *_QKV), {}),
-    (("context", *_QKV, "out_proj", "mlpwi_0"), {}),
-    (("context", *_QKV, "out_proj", "mlpwi_0", "mlpwi_1", "moe_mlpwi_0", "moe_mlpwi_1"), {}),
-    ((), _INPUT_OFFLOADED),
-    (("context", *_QKV), _INPUT_OFFLOADED),
-)
-"""Custom sets worth trying beside the named policies: what is kept on the device, and what goes to the host.
-
-In order of recomputation saved per byte kept: the attention output first (it spares the whole kernel), then its inputs,
-then the feed-forward's. Source: the sets published recipes use, reference/recipes section 5.
-"""

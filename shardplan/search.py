@@ -15,10 +15,11 @@ import numpy as np
 
 from shardplan.cost.estimate import estimate, step_time_of
 from shardplan.cost.memory import memory
-from shardplan.enumeration import enumerate_candidates, expand, policies_for, tilings_for
+from shardplan.enumeration import enumerate_candidates
 from shardplan.facts import observe
 from shardplan.judge import judge
 from shardplan.ranking import DOES_NOT_FIT, Standing, fit_classes, score, simplicity_keys
+from shardplan.variants import Variants, expand, variants_of
 
 if TYPE_CHECKING:
     from shardplan.candidates import Candidates
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from shardplan.spec import Case, RematPolicy
     from shardplan.units import Floats, Ints
 
-SPLITS_A_ROUND = 96
+SPLITS_A_ROUND = 48
 """Splits priced in all variants before the stopping rule is looked at again."""
 BOUND_SLACK = 0.97
 """Safety factor on the time bound: variants between the two extreme remat policies may be a little faster than both."""
@@ -67,23 +68,23 @@ def search(question: Question) -> Found:
     case = question.case
     enumeration = enumerate_candidates(case)
     splits, tally = enumeration.candidates, dict(enumeration.rejected)
-    variants = len(policies_for(case)) * len(tilings_for(case))
-    considered = sum(tally.values()) + variants * len(splits)
     if not len(splits):
-        return Found(splits, None, considered, 0, tally)
-    leanest = _leanest(case, splits)
+        return Found(splits, None, sum(tally.values()), 0, tally)
+    variants = variants_of(case, splits)
+    considered = sum(tally.values()) + len(variants) * len(splits)
+    leanest = _leanest(case, splits, variants)
     possible = fit_classes(case, leanest.bytes, leanest.error_band) != DOES_NOT_FIT
     if not possible.all():
-        tally[NO_ROOM] = variants * int((~possible).sum())
+        tally[NO_ROOM] = len(variants) * int((~possible).sum())
     if not possible.any():
         closest = leanest.variant(splits, int(np.argmin(leanest.bytes)))
         return Found(splits.take(possible), closest, considered, len(splits), tally)
     splits = splits.take(possible)
-    bound = leanest.bytes[possible] if question.objective == "memory" else _fastest(case, splits)
+    bound = leanest.bytes[possible] if question.objective == "memory" else _fastest(case, splits, variants)
     order = np.argsort(bound, kind="stable")
     standing, best, priced = None, order[:0], len(possible) + 2 * len(splits)
     for start in range(0, len(order), SPLITS_A_ROUND):
-        fresh = expand(case, splits.take(order[start : start + SPLITS_A_ROUND]))
+        fresh = expand(case, splits.take(order[start : start + SPLITS_A_ROUND]), variants)
         priced += len(fresh)
         entered = _priced(question, fresh, tally)
         standing = entered if standing is None else standing.joined(entered)
@@ -118,14 +119,14 @@ class _Leanest:
         )
 
 
-def _leanest(case: Case, splits: Candidates) -> _Leanest:
+def _leanest(case: Case, splits: Candidates, variants: Variants) -> _Leanest:
     """The least memory of each split: of the policies that keep least on the device, with the most vocabulary tiling."""
-    policies = policies_for(case)
+    policies = variants.policies
     least = min(len(p.device) for p in policies)
     lean = [p for p in policies if len(p.device) == least and p.offload <= {"decoder_layer_input"}] or list(policies)
     tokens = splits.per_device_batch * case.workload.sequence_length
     tiling = np.ones(len(splits), dtype=np.int64)
-    for option in sorted(tilings_for(case)):
+    for option in sorted(variants.tilings):
         tiling = np.where(tokens % option == 0, option, tiling)
     need, band = np.full(len(splits), np.inf), np.zeros(len(splits))
     which = np.zeros(len(splits), dtype=np.int64)
@@ -137,9 +138,9 @@ def _leanest(case: Case, splits: Candidates) -> _Leanest:
     return _Leanest(need, band, tuple(lean), which, tiling)
 
 
-def _fastest(case: Case, splits: Candidates) -> Floats:
+def _fastest(case: Case, splits: Candidates, variants: Variants) -> Floats:
     """A lower bound of the seconds a sequence takes in any variant of each split, `(n,)`."""
-    policies = policies_for(case)
+    policies = variants.policies
     chosen = (min(policies, key=lambda p: len(p.tensors)), max(policies, key=lambda p: len(p.device)))
     times = [step_time_of(case, replace(splits, remat_policies=(policy,))) for policy in chosen]
     fastest: Floats = np.min(times, axis=0) / splits.global_batch * BOUND_SLACK

@@ -19,11 +19,10 @@ from shardplan.enumeration import (
     batch_is_legal,
     divisors,
     enumerate_candidates,
-    expand,
     pipelined_blocks,
-    policies_for,
 )
 from shardplan.spec import AXES, Architecture, Case, Constraints, Runtime, Workload
+from shardplan.variants import expand, variants_of
 
 GQA = {"n_query_heads": 16, "n_key_value_heads": 8, "head_width": 128}
 DENSE = {"width": 6144}
@@ -142,18 +141,6 @@ def test_balanced_context_shards_need_two_tiles_each() -> None:
     assert unbalanced.degree("context").max() == 4
 
 
-def test_variants_are_every_policy_and_tiling() -> None:
-    case = case_of(DENSE_MODEL)
-    splits = enumerate_candidates(case).candidates.take(np.arange(7))
-    variants = expand(case, splits)
-    assert len(variants) == 7 * 3 * len(policies_for(case))
-    assert set(variants.num_vocab_tiling.tolist()) == {1, 4, 16}
-    fixed = case_of(DENSE_MODEL, constraints=Constraints(remat="minimal_flash", num_vocab_tiling=4))
-    assert {p.name for p in expand(fixed, splits).remat_policies} == {"minimal_with_context"}
-    chosen = case_of(DENSE_MODEL, constraints=Constraints(remat={"context": "device", "out_proj": "offload"}))
-    assert expand(chosen, splits).policy_at(0).tensors == {"context": "device", "out_proj": "offload"}
-
-
 def test_leading_dense_layers_stay_outside_the_pipeline() -> None:
     dense = {"count": 3, "attention": GQA, "feed_forward": DENSE}
     moe = {"count": 58, "attention": GQA, "feed_forward": MOE}
@@ -190,7 +177,8 @@ def test_per_device_batches_are_kept(multiple: int, wanted: object) -> None:
 
 def test_splits_survive_the_way_there_and_back() -> None:
     case = case_of(MOE_MODEL, slices=2)
-    variants = expand(case, enumerate_candidates(case).candidates.take(np.arange(40)))
+    splits = enumerate_candidates(case).candidates.take(np.arange(40))
+    variants = expand(case, splits, variants_of(case, splits))
     for row in range(0, len(variants), 17):
         split = variants.split_at(row)
         back = type(variants).of_splits(

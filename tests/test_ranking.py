@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardplan.candidates import Candidates
-from shardplan.ranking import (
+from shardplan.ranking import AT_RISK, DOES_NOT_FIT, FITS, Standing, fit_classes, mechanisms, mesh_identity, simplicity_keys
     AT_RISK,
     DOES_NOT_FIT,
     FITS,
     Standing,
     fit_classes,
     mesh_identity,
-    plainness_keys,
     simplicity_keys,
 )
 from shardplan.spec import Split
@@ -116,19 +115,26 @@ def test_simpler_means_fewer_axes_and_fewer_demotions() -> None:
     assert keys[:, 0].tolist() == keys[:, 2].tolist() < keys[:, 1].tolist()
     keys = np.array(simplicity_keys(candidates, np.array([2, 0, 1]), none))
     assert keys[:, 1].tolist() < keys[:, 2].tolist() < keys[:, 0].tolist()
-    plain = np.array(plainness_keys(candidates))
-    assert plain[:, 0].tolist() == plain[:, 1].tolist() < plain[:, 2].tolist()
 
 
-def test_of_one_mesh_the_plainer_variant_wins_only_where_it_is_as_fast() -> None:
+def test_of_one_mesh_each_mechanism_must_pay() -> None:
+    offload = {"remat_policy": "custom", "remat_tensors": {"context": "offload"}}
     splits = [
-        Split(ici={"fsdp": 8}, per_device_batch=1, remat_policy="custom", remat_tensors={"context": "device"}),
-        Split(ici={"fsdp": 8}, per_device_batch=1),
+        Split(ici={"fsdp": 8}, per_device_batch=2),
+        Split(ici={"fsdp": 8}, per_device_batch=1, gradient_accumulation=2),
+        Split(ici={"fsdp": 8}, per_device_batch=1, gradient_accumulation=2, num_vocab_tiling=4, **offload),
+        Split(ici={"fsdp": 8}, per_device_batch=2, remat_policy="minimal"),
     ]
-    candidates = Candidates.of_splits(splits, [1] * 2, [False] * 2)
-    zeros = np.zeros(2)
-    for full_s, expected in ((1.01, 0), (1.001, 1)):
-        found = Standing(candidates, np.array([1.0, full_s]), np.array([FITS, FITS]), zeros, (zeros,))
+    candidates = Candidates.of_splits(splits, [1] * 4, [False] * 4)
+    assert mechanisms(candidates).tolist() == [0, 1, 3, 0]
+    zeros = np.zeros(4)
+    for scores, expected in (
+        ([1.0, 0.99, 0.95, 2.0], 0),
+        ([1.0, 0.97, 0.95, 2.0], 1),
+        ([1.0, 0.97, 0.90, 2.0], 2),
+        ([1.0, 0.97, 0.90, 0.5], 3),
+    ):
+        found = Standing(candidates, np.array(scores), np.full(4, FITS), zeros, (zeros,))
         assert found.best(3).tolist() == [expected]
 
 

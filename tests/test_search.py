@@ -9,10 +9,11 @@ import pytest
 
 from shardplan import search as searching
 from shardplan.engine import catalogue
-from shardplan.enumeration import enumerate_candidates, expand, policies_for, tilings_for
+from shardplan.enumeration import enumerate_candidates
 from shardplan.profile import profile
 from shardplan.search import Found, Question, search
 from shardplan.spec import Case, Constraints, Optimizer
+from shardplan.variants import expand, variants_of
 from tests.test_enumeration import DENSE_MODEL, GQA, MOE_MODEL, architecture, case_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ CASES = [
 def everything(question: Question) -> Found:
     """The outcome of pricing every variant of every split."""
     splits = enumerate_candidates(question.case).candidates
-    standing = searching._priced(question, expand(question.case, splits), {})
+    variants = variants_of(question.case, splits)
+    standing = searching._priced(question, expand(question.case, splits, variants), {})
     return Found(standing.candidates.take(standing.best(question.top)), None, 0, 0, {})
 
 
@@ -53,7 +55,7 @@ def test_bounds_change_nothing_but_the_time_it_takes(case: Case, objective: Obje
 def test_every_variant_is_accounted_for(case: Case) -> None:
     found = search(question(case))
     splits = enumerate_candidates(case)
-    variants = len(splits.candidates) * len(policies_for(case)) * len(tilings_for(case))
+    variants = len(variants_of(case, splits.candidates)) * len(splits.candidates)
     assert found.considered == variants + sum(splits.rejected.values())
     assert sum(found.rejected.values()) <= found.considered
 
@@ -82,14 +84,15 @@ def test_lighter_state_never_needs_more_memory() -> None:
     light = Optimizer(first_moment_dtype="bfloat16")
     lighter = case.model_copy(update={"workload": case.workload.model_copy(update={"optimizer": light})})
     splits = enumerate_candidates(case).candidates
-    before, after = (searching._leanest(c, splits).bytes for c in (case, lighter))
+    variants = variants_of(case, splits)
+    before, after = (searching._leanest(c, splits, variants).bytes for c in (case, lighter))
     assert np.all(after <= before)
 
 
 def test_the_leanest_variant_is_a_candidate_of_its_own() -> None:
     case = case_of(DENSE_MODEL, "2x2x2", batch=64)
     splits = enumerate_candidates(case).candidates
-    lean = searching._leanest(case, splits)
+    lean = searching._leanest(case, splits, variants_of(case, splits))
     one = lean.variant(splits, 3)
     assert len(one) == 1
     assert one.split_at(0).ici == splits.split_at(3).ici
