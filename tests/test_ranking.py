@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardplan.candidates import Candidates
-from shardplan.ranking import AT_RISK, DOES_NOT_FIT, FITS, Standing, fit_classes, mechanisms, mesh_identity, simplicity_keys
+from shardplan.ranking import (
     AT_RISK,
     DOES_NOT_FIT,
     FITS,
     Standing,
     fit_classes,
+    mechanisms,
     mesh_identity,
     simplicity_keys,
 )
