@@ -25,6 +25,11 @@ LANES = 128
 """Width the last dimension of a TPU array is padded to; softmax statistics are stored this wide inside the kernel."""
 
 
+def padded(width: int) -> int:
+    """A last dimension as stored: whole lanes."""
+    return -(-width // LANES) * LANES
+
+
 @dataclass(frozen=True, slots=True)
 class Local:
     """What one device holds of the batch in one micro-step. Columns `(n,)`."""
@@ -97,9 +102,10 @@ def named_bytes(layer: Layer, width: int, here: Local, rows: Floats) -> dict[str
 
 
 def _attention(a: Attention, D: int, here: Local) -> dict[str, Floats]:
+    """Queries are kept head by head, whole lanes each; keys and values with the sequence as last dimension."""
     n, t, N, K = here.tokens, here.tensor, a.n_query_heads, a.n_key_value_heads
     found = {
-        "query_proj": head_bytes(n, N, a.qk_width, t),
+        "query_proj": head_bytes(n, N, padded(a.qk_width), t),
         "key_proj": head_bytes(n, K, a.qk_width, t),
         "value_proj": head_bytes(n, K, a.v_width, t),
         "context": head_bytes(n, N, a.v_width, t) + statistics_bytes(n, N, t),

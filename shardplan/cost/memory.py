@@ -18,11 +18,12 @@ from shardplan.cost.memory_band import error_band
 from shardplan.cost.memory_moments import Moment, moments
 from shardplan.cost.memory_saved import offloaded_bytes
 from shardplan.cost.memory_setting import Setting
+from shardplan.cost.memory_terms import relief_bytes
+from shardplan.cost.term import Term
 
 if TYPE_CHECKING:
     from shardplan.candidates import Candidates
     from shardplan.cost.state import ArgumentBytes
-    from shardplan.cost.term import Term
     from shardplan.spec import Case
     from shardplan.units import Floats, Ints
 
@@ -37,6 +38,10 @@ KINDS = (
 )
 """Kinds of memory every breakdown names, first and in this order."""
 
+RELIEF_SHARE, RELIEF_LIMIT = 0.55, 0.05
+"""Of what exceeds the limit the compiler saves this share by rematerialising and compressing, at most this share of the
+limit: medians over the refused points of the corpus. What it saves never makes them fit."""
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -46,6 +51,8 @@ class Memory:
     moments: tuple[Moment, ...]
     error_band: Floats
     """Share of the total by which the compiler may differ, from the corpus of compiled points; `(n,)`."""
+    limit_bytes: float
+    """What the compiler lets a device use."""
     offloaded_bytes: Floats
     """Activations kept in host memory between forward and backward pass, `(n,)`."""
 
@@ -68,9 +75,16 @@ class Memory:
 
     @cached_property
     def temp_bytes(self) -> Floats:
-        """Temporaries at the worst moment."""
+        """Temporaries at the worst moment, less what the compiler saves if they do not fit."""
         worst: Floats = np.max(self.moment_bytes, axis=0)
-        return worst
+        return worst + self.relief.value
+
+    @cached_property
+    def relief(self) -> Term:
+        """What the compiler saves before it refuses, as a negative number of bytes."""
+        beyond = np.maximum(self.arguments_bytes + np.max(self.moment_bytes, axis=0) - self.limit_bytes, 0.0)
+        o = np.minimum(RELIEF_SHARE * beyond, RELIEF_LIMIT * self.limit_bytes)
+        return Term("relief_bytes", relief_bytes, {"o": o})
 
     @property
     def total_bytes(self) -> Floats:
@@ -95,6 +109,8 @@ class Memory:
         found["batch_bytes"] = float(self.arguments_bytes[row]) - sum(found.values())
         for kind, term in self.moment_at(row).terms:
             found[kind] = found.get(kind, 0.0) + term.value_at(row)
+        if self.relief.value_at(row):
+            found["relief_bytes"] = self.relief.value_at(row)
         return found
 
     def moments_at(self, row: int) -> dict[str, float]:
@@ -103,7 +119,8 @@ class Memory:
 
     def terms_at(self, row: int) -> tuple[Term, ...]:
         """Every line of one candidate's arithmetic: the state, then the worst moment."""
-        return (*self.state.terms, *(term for _, term in self.moment_at(row).terms))
+        relief = (self.relief,) if self.relief.value_at(row) else ()
+        return (*self.state.terms, *(term for _, term in self.moment_at(row).terms), *relief)
 
 
 def memory(case: Case, candidates: Candidates) -> Memory:
@@ -113,5 +130,6 @@ def memory(case: Case, candidates: Candidates) -> Memory:
         state=setting.state,
         moments=moments(setting),
         error_band=error_band(setting),
+        limit_bytes=case.cluster.hbm_limit_bytes,
         offloaded_bytes=offloaded_bytes(setting),
     )

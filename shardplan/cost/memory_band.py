@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardplan.cost.memory_saved import relaid
+from shardplan.cost.memory_saved import relaid, relaid_last
 
 if TYPE_CHECKING:
     from shardplan.cost.memory_setting import Setting
@@ -33,6 +33,9 @@ PIPELINE = 0.05
 UNFUSED = 0.04
 """Attention with scores in memory, or experts with slots."""
 
+ORTHOGONALISED = 0.15
+"""A muon update."""
+
 
 def error_band(setting: Setting) -> Floats:
     """Share of the total by which the compiler's answer may differ, `(n,)`."""
@@ -44,9 +47,10 @@ def error_band(setting: Setting) -> Floats:
         DISPATCH * (moe & (setting.here.expert > 1)),
         TENSOR * (setting.here.tensor > 1),
         SLICES * (setting.case.cluster.slices > 1),
-        OFFLOAD * relaid(setting),
+        OFFLOAD * (relaid(setting) | relaid_last(setting)),
         PIPELINE * (setting.stages > 1),
         UNFUSED * unfused,
+        ORTHOGONALISED * (setting.case.workload.optimizer.name == "muon"),
     )
     band: Floats = np.sqrt(sum(np.square(share) for share in parts))
     return band

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost import memory_terms as terms
-from shardplan.cost.activations import LANES
+from shardplan.cost.activations import LANES, padded
 from shardplan.cost.memory_layers import (
     attention_weights,
     gathered_weights,
     held,
-    padded,
     recomputed,
     stream,
 )

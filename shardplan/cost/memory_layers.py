@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost import memory_terms as terms
-from shardplan.cost.activations import LANES
+from shardplan.cost.activations import LANES, padded
 from shardplan.cost.memory_setting import Part, Setting, part
 from shardplan.cost.parameters import layer_tensors
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 BLOCK_NORMS = 2
 """Normalisations of a layer before its blocks; more come after them, and need the blocks' outputs back."""
-
-
-def padded(width: int) -> int:
-    """A last dimension as stored: whole lanes."""
-    return -(-width // LANES) * LANES
 
 
 # --- what is alive through a layer's backward pass -----------------------------------------------------------------------
@@ -68,9 +63,15 @@ def attention(layer: Layer, setting: Setting) -> list[Part]:
         found.append(part("layer_work", "unnormed", terms.attention_bytes, n=n, N=N, K=K, H=H, J=0, x=1.0, t=t))
     if runtime.attention == "dot_product":
         return [*found, _scores(layer, setting, 1.0)]
-    wide = 0.0 if runtime.tokamax_splash else setting.recomputed("context")
+    return [*found, softmax_statistics(layer, setting)]
+
+
+def softmax_statistics(layer: Layer, setting: Setting) -> Part:
+    """Log-sum-exp of every query: whole lanes as the kernel writes it, one number as it is kept."""
+    n, t, N = setting.here.tokens, setting.here.tensor, layer.attention.n_query_heads
+    wide = 0.0 if setting.case.runtime.tokamax_splash else setting.recomputed("context")
     S = 1.0 + (LANES - 1.0) * wide
-    return [*found, part("layer_work", "softmax_statistics", terms.statistics_bytes, n=n, N=N, S=S, t=t)]
+    return part("layer_work", "softmax_statistics", terms.statistics_bytes, n=n, N=N, S=S, t=t)
 
 
 def hidden(ff: FeedForward, setting: Setting, count: Floats | float) -> Part:
@@ -141,6 +142,12 @@ def dense_moments(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
             gathered_stream(setting, 3.0),
             hidden(ff, setting, 1.0 + outputs),
             *_attention_gradients(layer, setting),
+            gathered_weights(setting, inner, gather),
+        ],
+        "attention_recomputed": [
+            gradient,
+            *alive,
+            softmax_statistics(layer, setting),
             gathered_weights(setting, inner, gather),
         ],
         "weight_gathers": [gradient, *alive, gathered_weights(setting, everything, whole)],

@@ -12,8 +12,9 @@ from shardplan.cost import memory_terms as terms
 from shardplan.cost.memory_experts import PRESSURE, expert_moments, held_experts, staged_experts, unrolled_experts
 from shardplan.cost.memory_head import after_loss, embedding_scratch, loss, pipeline_outputs
 from shardplan.cost.memory_layers import dense_moments, held_dense, staged_dense
-from shardplan.cost.memory_saved import layer_gradients, saved_activations, weight_copies
+from shardplan.cost.memory_saved import last_iteration, layer_gradients, relaid_last, saved_activations, weight_copies
 from shardplan.cost.memory_setting import Part, Setting, part
+from shardplan.cost.memory_update import prefetched_moments, update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,13 +91,17 @@ def _moments(setting: Setting) -> Iterator[Moment]:
     holes = np.full(len(setting.candidates), HOLES[setting.fuses_matmuls])
     holes = np.where(setting.scatters_wide, WIDE_HOLES, holes)
     unrolled = [p for group in groups if group not in looped for p in _together(group, setting, _unrolled)]
+    yield Moment("optimizer_update", Alive(()), tuple(update(setting)), holes)
     saved = Alive((*saved_activations(setting), *weight_copies(setting), *embedding_scratch(setting), *unrolled))
     yield Moment("loss_and_logits", saved, tuple(loss(setting)), holes)
     if (setting.candidates.dcn.pipeline > 1).any():
         yield Moment("pipeline_outputs", saved, tuple(pipeline_outputs(setting)), holes)
-    through = (*saved.parts, *layer_gradients(setting), *after_loss(setting))
+    through = (*saved.parts, *layer_gradients(setting), *prefetched_moments(setting), *after_loss(setting))
     for group in looped:
         shared = Alive((*through, *_stage(group, setting)))
+        if relaid_last(setting).any():
+            alive = dense_moments(group.layers[-1], setting)["attention_backward"]
+            yield Moment("peeled_iteration", shared, (*last_iteration(setting), *alive), holes)
         for i, layer in enumerate(group.layers):
             beside = tuple(_together(group, setting, _held, without=i))
             if not layer.feed_forward.is_moe:

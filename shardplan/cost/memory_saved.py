@@ -13,7 +13,7 @@ from shardplan.cost.memory_experts import expert_rows
 from shardplan.cost.memory_setting import Part, Setting, part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from shardplan.units import Bools, Floats
 
@@ -68,13 +68,31 @@ def offloaded_bytes(setting: Setting) -> Floats:
 
 
 def relaid(setting: Setting) -> Bools:
-    """Whether a policy sends activations inside a layer to the host, `(n,)`.
+    """Whether stacks on the device are there twice through the backward pass, `(n,)`.
 
-    The compiler then peels iterations off both loops and changes the layout of what stays on the device between them:
-    there are two copies of every stack. Source: buffer dumps of llama3.1-8b.
+    Where activations inside a layer go to the host the compiler peels iterations off both loops. If the feed-forward
+    block's are among them, what stays on the device changes its layout for the loop, and the peeled iteration keeps the
+    old one. Source: buffer dumps of llama3.1-8b.
     """
+    return _offloads(setting, lambda name: name.startswith(("mlp", "moe_")))
+
+
+def relaid_last(setting: Setting) -> Bools:
+    """Whether the layout changes only for the last, peeled iteration, `(n,)`: attention's activations go to the host."""
+    return _offloads(setting, lambda name: name != INPUT) & ~relaid(setting)
+
+
+def _offloads(setting: Setting, wanted: Callable[[str], bool]) -> Bools:
     policies = setting.candidates.remat_policies
-    return np.array([bool(policy.offload - {INPUT}) for policy in policies])[setting.candidates.remat]
+    found = np.array([any(wanted(name) for name in policy.offload) for policy in policies])
+    return found[setting.candidates.remat]
+
+
+def last_iteration(setting: Setting) -> list[Part]:
+    """Block inputs in a second layout."""
+    here, L = setting.here, _blocks(setting) * ~setting.offloaded(INPUT) * relaid_last(setting)
+    n, t = here.tokens, here.tensor
+    return [part("saved_activations", "relaid_inputs", terms.layer_inputs_bytes, L=L, n=n, D=setting.width, t=t)]
 
 
 def named_activations(setting: Setting) -> Iterator[Named]:

@@ -109,6 +109,16 @@ def matrices_bytes(c: Floats, W: int, t: Floats) -> Floats:
     return c * 2 * W / t
 
 
+def products_bytes(L: int, D: int, t: Floats) -> Floats:
+    """Products of the layers' matrices with their transposes, two in float32 and four in bfloat16. Source: buffer dump."""
+    return 16 * L * D**2 / t
+
+
+def relief_bytes(o: Floats) -> Floats:
+    """What the compiler saves of the o bytes beyond the limit before it gives up. Source: refused points of the corpus."""
+    return -1.0 * o
+
+
 def fragmentation_bytes(f: float, b: Floats) -> Floats:
     """Holes between the b bytes that come and go: what the compiler cannot fill of its heap. Source: buffer dumps."""
     return f * b
