@@ -290,7 +290,7 @@ def pipeline_repeats(case: Case, stages: Ints) -> Ints:
     once (sparse matmuls cannot be traced with repeats). Source: MaxText P1, P7.
     """
     blocks = pipelined_blocks(case.architecture)
-    per_visit = blocks // stages if case.architecture.is_moe else case.runtime.pipeline_layers_per_stage
+    per_visit = np.maximum(blocks // stages, 1) if case.architecture.is_moe else case.runtime.pipeline_layers_per_stage
     return np.where(stages > 1, np.maximum(blocks // (stages * per_visit), 1), 1).astype(np.int64)
 
 

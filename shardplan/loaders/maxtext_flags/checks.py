@@ -61,9 +61,12 @@ def microbatches_of(settings: Settings, architecture: Architecture, stages: int)
     if asked not in {-1, piped}:
         message = f"pipeline_parallel_layers={asked} cannot be modelled yet; the whole stack has {piped}"
         settings.cannot("pipeline_parallel_layers", message)
+        piped = min(asked, piped)
     if piped % (stages * per_stage):
         message = f"{piped} pipelined layers are not a multiple of {stages} stages x {per_stage} layers a stage"
-        settings.refuse("SP015", "num_layers_per_pipeline_stage", message)
+        legal = [str(n) for n in range(1, piped + 1) if piped % (n * per_stage) == 0]
+        hint = f"with {per_stage} a stage they divide into {', '.join(legal)} stages" if legal else None
+        settings.refuse("SP015", "num_layers_per_pipeline_stage", message, hint)
         return None
     repeats, expected = settings["num_pipeline_repeats"], piped // (stages * per_stage)
     if repeats not in {-1, expected}:

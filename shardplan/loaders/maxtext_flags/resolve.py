@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shardplan.loaders.maxtext_flags.settings import Settings
     from shardplan.spec import Architecture, Cluster
 
-_NETWORKS: Final = {"ici": "JAX devices of a slice", "dcn": "slices"}
+_NETWORKS: Final = {"ici": ("JAX device", "JAX devices of a slice"), "dcn": ("slice", "slices")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,8 @@ def _refuse_product(settings: Settings, network: str, degrees: dict[str, int], t
     keys = [f"{network}_{axis}_parallelism" for axis in (*used, *degrees)]
     blamed = next((key for key in keys if key in settings.given), keys[0])
     shown = " x ".join(f"{axis} {degree}" for axis, degree in used.items()) or "all 1"
-    there_are = f"there {'is' if target == 1 else 'are'} {target:,} {_NETWORKS[network]}"
+    one, many = _NETWORKS[network]
+    there_are = f"there is one {one}" if target == 1 else f"there are {target:,} {many}"
     axis = "fsdp" if network == "ici" else "data"
     if -1 in degrees.values() or target % product:
         hint = f"choose degrees whose product divides {target:,}"
