@@ -35,18 +35,32 @@ FORWARD_HBM_SHARE = 1 / 4
 
 
 def matmul_s(Q: Any, U: Any, g: Any, s: Any) -> Any:
-    """Seconds of matmuls at peak over the fraction they sustain; low precision speeds up the quantised ones."""
+    """Seconds of matmuls at peak over the fraction they sustain; low precision speeds up the quantised ones.
+
+    Source: rules/calibration/matmul.yaml.
+    """
     return (Q / g + U) / s
 
 
 def attention_s(A: Any, e: Any) -> Any:
-    """Seconds of attention kernels, at their fraction of the peak that head widths allow."""
+    """Seconds of attention kernels, at their fraction of the peak that head widths allow.
+
+    Source: rules/calibration/kernels.yaml.
+    """
     return A / e
 
 
 def traffic_s(B: Any, W: Any, e: Any) -> Any:
-    """Seconds of moving bytes through HBM or to the host, at the fraction of the bandwidth that is reached."""
+    """Seconds of moving bytes through HBM or to the host, at the fraction of the bandwidth that is reached.
+
+    Source: rules/calibration/kernels.yaml, overlap.yaml.
+    """
     return B / (W * e)
+
+
+def model_flops(f: Any, n: Any) -> Any:
+    """FLOPs of n tokens at f each, forward and backward. Source: MaxText calculate_tflops_training_per_device."""
+    return f * n
 
 
 def low_precision_speedup(C: Any, c: Any, g: Any) -> Any:
@@ -55,7 +69,10 @@ def low_precision_speedup(C: Any, c: Any, g: Any) -> Any:
 
 
 def hidden_s(K: Any, c: Any, h: Any) -> Any:
-    """Seconds of weight traffic behind compute: a share of what could hide at best."""
+    """Seconds of weight traffic behind compute: a share of what could hide at best.
+
+    Source: rules/calibration/overlap.yaml.
+    """
     return h * np.minimum(K, c)
 
 
@@ -75,7 +92,7 @@ def unhidden_offload_s(o: Any, f: Any, b: Any) -> Any:
 
 
 def slice_wait_s(t: Any, u: Any, z: Any) -> Any:
-    """Seconds lost to the slowest slice, for every doubling of slices."""
+    """Seconds lost to the slowest slice, for every doubling of slices. Source: rules/calibration/overlap.yaml."""
     return t * u * np.log2(z)
 
 

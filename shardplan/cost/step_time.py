@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost.calibration import Constants, error_band
-from shardplan.cost.seconds import Pipeline, Rates, Traffic, added, mfu, step_lines, total_s
+from shardplan.cost.compute import model_flops_per_token
+from shardplan.cost.seconds import Pipeline, Rates, Traffic, added, mfu, model_flops, step_lines, total_s
+from shardplan.cost.term import Term
 from shardplan.cost.work import work
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
     from shardplan.candidates import Candidates
     from shardplan.cost.comm import Collective
-    from shardplan.cost.term import Term
     from shardplan.spec import Case
     from shardplan.units import Floats, Ints
 
@@ -77,16 +78,19 @@ def step_time(case: Case, candidates: Candidates, collectives: tuple[Collective,
     used = _resources(at, breakdown, _by_network(collectives, [c.seconds for c in collectives], shape))
     waits = _resources(at, breakdown, _by_network(collectives, exposed, shape))
     waits["host"] = breakdown["offload_s"]
+    each = model_flops_per_token(case.architecture, case.workload.sequence_length)
+    needed = Term("model_flops", model_flops, {"f": each, "n": done.tokens})
+    use = Term("mfu", mfu, {"F": needed.value, "C": rates.low_flops_per_s, "t": estimate})
     return Time(
         estimate_s=estimate,
         lower_s=np.max([used[name] for name in BOUNDS if name != "bubble"], axis=0),
         upper_s=estimate + overlapped * slower,
         error_band=np.full(shape, error_band()),
         breakdown=breakdown,
-        mfu=mfu(done.model_flops, rates.low_flops_per_s, estimate),
+        mfu=use.value,
         bound_by=np.argmax([waits[name] for name in BOUNDS], axis=0),
         exposed_s=exposed,
-        terms=tuple(lines.values()),
+        terms=(*lines.values(), needed, use),
     )
 
 

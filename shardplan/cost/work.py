@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardplan.cost.compute import model_flops_per_token
 from shardplan.cost.distinct import distinct
 from shardplan.cost.parameters import total_parameters
 from shardplan.cost.tally import PER_POLICY, PER_SHAPE, Shapes, Tally
@@ -52,8 +51,8 @@ class Work:
     """Optimizer state fetched from and returned to host memory, each way."""
     flops: Floats
     """FLOPs executed, recomputation and masked tiles included."""
-    model_flops: Floats
-    """FLOPs any implementation must do."""
+    tokens: Floats
+    """Tokens a device's share of the step."""
 
 
 def work(case: Case, candidates: Candidates) -> Work:
@@ -80,7 +79,7 @@ def work(case: Case, candidates: Candidates) -> Work:
         **{name: tokens * sums[name][candidates.remat, shapes.inverse] for name in PER_POLICY},
         optimizer_bytes=optimizer_bytes,
         host_state_bytes=host_state_bytes,
-        model_flops=model_flops_per_token(case.architecture, case.workload.sequence_length) * tokens,
+        tokens=tokens,
     )
 
 
