@@ -76,13 +76,20 @@ class Memory:
     @cached_property
     def temp_bytes(self) -> Floats:
         """Temporaries at the worst moment, less what the compiler saves if they do not fit."""
-        worst: Floats = np.max(self.moment_bytes, axis=0)
-        return worst + self.relief.value
+        return self.worst_bytes + self.relief.value
+
+    @cached_property
+    def worst_bytes(self) -> Floats:
+        """Temporaries at the worst moment."""
+        worst = self.moments[0].bytes
+        for moment in self.moments[1:]:
+            worst = np.maximum(worst, moment.bytes)
+        return worst
 
     @cached_property
     def relief(self) -> Term:
         """What the compiler saves before it refuses, as a negative number of bytes."""
-        beyond = np.maximum(self.arguments_bytes + np.max(self.moment_bytes, axis=0) - self.limit_bytes, 0.0)
+        beyond = np.maximum(self.arguments_bytes + self.worst_bytes - self.limit_bytes, 0.0)
         o = np.minimum(RELIEF_SHARE * beyond, RELIEF_LIMIT * self.limit_bytes)
         return Term("relief_bytes", relief_bytes, {"o": o})
 

@@ -99,14 +99,15 @@ def _moments(setting: Setting) -> Iterator[Moment]:
     through = (*saved.parts, *layer_gradients(setting), *prefetched_moments(setting), *after_loss(setting))
     for group in looped:
         shared = Alive((*through, *_stage(group, setting)))
-        if relaid_last(setting).any():
-            alive = dense_moments(group.layers[-1], setting)["attention_backward"]
-            yield Moment("peeled_iteration", shared, (*last_iteration(setting), *alive), holes)
         for i, layer in enumerate(group.layers):
             beside = tuple(_together(group, setting, _held, without=i))
             if not layer.feed_forward.is_moe:
-                for name, parts in dense_moments(layer, setting).items():
+                inner = dense_moments(layer, setting)
+                for name, parts in inner.items():
                     yield Moment(name, shared, (*beside, *parts), holes)
+                if relaid_last(setting).any():
+                    own = (*beside, *last_iteration(setting), *inner["attention_backward"])
+                    yield Moment("peeled_iteration", shared, own, holes)
                 continue
             free = _expert_layer(setting, shared, beside, expert_moments(layer, setting))
             worst = np.max([moment.bytes for moment in free], axis=0)

@@ -140,6 +140,15 @@ class Setting:
         Without a pipeline once a block. With p stages, m microbatches and r rounds a stage runs m r + p - 1 times, p - 1
         of them on garbage while the pipeline fills and drains. Source: MaxText layers/pipeline.py; maxtext reference 4.9.
         """
+        if group.count not in self._passes:
+            self._passes[group.count] = self._count_passes(group)
+        return self._passes[group.count]
+
+    @cached_property
+    def _passes(self) -> dict[int, Floats]:
+        return {}
+
+    def _count_passes(self, group: LayerGroup) -> Floats:
         piped = self.stages > 1
         if not piped.any():
             return np.full(len(self.candidates), float(group.count))
