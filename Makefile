@@ -21,6 +21,7 @@ setup: $(READY) ## Create .venv with shardplan and the tools of development
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m compileall -q shardplan
 	@touch $@
 
 demo: $(READY) ## Set up and print the plan of a shipped case (CASE=path for another)

@@ -20,6 +20,7 @@ from shardplan.loaders.case import CaseInput, ClusterInput
 from shardplan.render.document import Document, Grid
 from shardplan.render.lists import chips_page, rule_page, rules_page
 from shardplan.render.markdown import markdown
+from shardplan.source.schema import json_schema
 from shardplan.spec import (
     Architecture,
     Attention,
@@ -131,7 +132,7 @@ def fields() -> str:
 
 
 def _table(model: type[BaseModel]) -> Iterator[str]:
-    schema = model.model_json_schema()
+    schema = json_schema(model)
     required = set(schema.get("required", ()))
     yield "| key | value | default | meaning |"
     yield "|---|---|---|---|"

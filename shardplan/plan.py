@@ -17,7 +17,7 @@ Verdict = Literal["fits", "at_risk", "does_not_fit", "invalid"]
 class Output(BaseModel):
     """A frozen record of a result."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ProfileOut(Output):

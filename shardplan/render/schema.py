@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from shardplan.plan import CheckOut, ExplanationOut, PlanOut, ScaleOut, VerifyOut
+from shardplan.source.schema import json_schema
 
 SCHEMAS: dict[str, Any] = {
     "plan": PlanOut,
@@ -21,6 +20,6 @@ SCHEMAS: dict[str, Any] = {
 
 def schema_text(name: str) -> str:
     """The schema of a command's output, indented."""
-    schema = TypeAdapter(SCHEMAS[name]).json_schema(mode="serialization")
+    schema = json_schema(SCHEMAS[name], "serialization")
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"shardplan {name}"}
     return json.dumps({**schema, **head, **{k: v for k, v in schema.items() if k == "description"}}, indent=2) + "\n"
