@@ -38,6 +38,7 @@ def loss(setting: Setting) -> list[Part]:
             "gathered_weights", "gathered_head", terms.head_bytes, c=setting.gathers * (1.0 + one_pass), D=D, V=V, t=t
         ),
         part("layer_work", "last_stream", terms.stream_bytes, c=3.0, n=n, D=D, t=t),
+        part("layer_work", "last_gathered", terms.gathered_stream_bytes, c=setting.split, n=n, D=D),
     ]
 
 

@@ -30,13 +30,15 @@ def recomputed(layer: Layer, setting: Setting) -> list[Part]:
     """The stream around the layer's blocks, and its attention, as the layer goes back itself."""
     after = 0.0 if layer.n_norms <= BLOCK_NORMS else 2.0
     copies = 0.0 if setting.fuses_matmuls else 3.0 * (setting.here.rows <= 1)
-    return [stream(setting, 3.0 + after + copies), gathered_stream(setting, 2.0), *attention(layer, setting)]
+    whole = 0.0 if layer.feed_forward.is_moe else 2.0
+    return [stream(setting, 3.0 + after + copies), gathered_stream(setting, whole), *attention(layer, setting)]
 
 
 def held(layer: Layer, setting: Setting) -> list[Part]:
     """The same of a layer that ran to its end while a later one goes back: its output is there too."""
     after = 0.0 if layer.n_norms <= BLOCK_NORMS else 3.0
-    return [stream(setting, 4.0 + after), gathered_stream(setting, 2.0), *attention(layer, setting)]
+    whole = 0.0 if layer.feed_forward.is_moe else 2.0
+    return [stream(setting, 4.0 + after), gathered_stream(setting, whole), *attention(layer, setting)]
 
 
 def stream(setting: Setting, count: Floats | float) -> Part:
