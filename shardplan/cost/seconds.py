@@ -179,6 +179,16 @@ def step_lines(done: Work, traffic: Traffic, pipeline: Pipeline, rates: Rates, b
     return lines
 
 
+def at_peak_s(done: Work, rates: Rates) -> Floats:
+    """The larger of arithmetic at the chip's peaks and HBM traffic at its bandwidth."""
+    low = (done.low_s + done.low_again_s) * (rates.bf16_flops_per_s / rates.low_flops_per_s)
+    attention = done.attention_forward_s + done.attention_backward_s + done.attention_again_s
+    arithmetic = low + done.plain_s + done.plain_again_s + attention
+    moved = done.touched_bytes + done.routed_bytes + done.optimizer_bytes
+    bound: Floats = np.maximum(arithmetic, moved / rates.hbm_bytes_per_s)
+    return bound
+
+
 def total_s(lines: dict[str, Term]) -> Floats:
     """The step time."""
     return added((lines[name].value for name in SUMMED), np.shape(lines["exposed_comm_s"].value))

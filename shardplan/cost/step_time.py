@@ -9,7 +9,17 @@ import numpy as np
 
 from shardplan.cost.calibration import Constants, error_band
 from shardplan.cost.compute import model_flops_per_token
-from shardplan.cost.seconds import Pipeline, Rates, Traffic, added, mfu, model_flops, step_lines, total_s
+from shardplan.cost.seconds import (
+    Pipeline,
+    Rates,
+    Traffic,
+    added,
+    at_peak_s,
+    mfu,
+    model_flops,
+    step_lines,
+    total_s,
+)
 from shardplan.cost.term import Term
 from shardplan.cost.work import work
 
@@ -42,7 +52,7 @@ class Time:
 
     estimate_s: Floats
     lower_s: Floats
-    """No implementation is faster: the busiest resource at the rates assumed."""
+    """Nothing is faster: the arithmetic or HBM traffic at their peaks, or a network or the host link alone."""
     upper_s: Floats
     """Nothing overlaps."""
     error_band: Floats
@@ -83,7 +93,7 @@ def step_time(case: Case, candidates: Candidates, collectives: tuple[Collective,
     use = Term("mfu", mfu, {"F": needed.value, "C": rates.low_flops_per_s, "t": estimate})
     return Time(
         estimate_s=estimate,
-        lower_s=np.max([used[name] for name in BOUNDS if name != "bubble"], axis=0),
+        lower_s=np.max([at_peak_s(done, rates), *(used[name] for name in ("ici", "dcn", "host"))], axis=0),
         upper_s=estimate + overlapped * slower,
         error_band=np.full(shape, error_band()),
         breakdown=breakdown,
