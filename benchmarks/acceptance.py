@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.acceptance_changes import CHANGES
 from shardplan.chips import accelerator_name, default_shape, resolve_cluster
-from shardplan.enumeration import enumerate_candidates, expand
+from shardplan.enumeration import enumerate_candidates
 from shardplan.exporters import maxtext
 from shardplan.exporters.maxtext.text import written
 from shardplan.gate import check_lines
 from shardplan.load import parse_case
 from shardplan.source import parse_yaml
+from shardplan.variants import expand, variants_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,8 @@ def emitted() -> Iterator[Entry]:
     for model in MODELS:
         for accelerator, slices in SLICES:
             case = _case(model, accelerator, slices)
-            rows = expand(case, enumerate_candidates(case).candidates)
+            splits = enumerate_candidates(case).candidates
+            rows = expand(case, splits, variants_of(case, splits))
             count = len(rows)
             for i in range(min(PER_CASE, count)):
                 # A fixed stride over all plans, a different residue for each: every axis and policy turns up.

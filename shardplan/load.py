@@ -74,16 +74,10 @@ def load_record(record: Mapping[str, Any]) -> Launch:
 
 def load_flags(record: Mapping[str, Any]) -> tuple[Case, Candidates]:
     """The case of one configuration and its split as the only candidate; otherwise as `load_record`."""
-    import numpy as np
-
-    from shardplan.candidates import Candidates
-    from shardplan.enumeration import pipeline_repeats
+    from shardplan.enumeration import split_rows
 
     launch = load_record(record)
-    split = launch.split
-    stages = split.ici.get("pipeline", 1) * split.dcn.get("pipeline", 1)
-    repeats = pipeline_repeats(launch.case, np.array([stages]))
-    return launch.case, Candidates.of_splits([split], repeats.tolist(), [split.allow_split_physical_axes])
+    return launch.case, split_rows(launch.case, launch.split)
 
 
 def _launch(settings: Settings, accelerator: str | None, slices: int | None, name: str) -> Launch:

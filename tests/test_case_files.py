@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shardplan import data
+from shardplan.errors import InputError
 from shardplan.load import load_case, parse_case
 from shardplan.source import parse_yaml
 
@@ -133,3 +134,15 @@ def test_json_cases_load_as_yaml_ones(tmp_path: Path) -> None:
     value: dict[str, Any] = parse_yaml(TEXT, "x").value
     (tmp_path / "my-case.json").write_text(json.dumps(value))
     assert load_case(tmp_path / "my-case.json") == read(TEXT)
+
+
+def test_muon_is_refused_where_maxtext_has_none() -> None:
+    muon = TEXT.replace("  global_batch: 64\n", "  global_batch: 64\n  optimizer: muon\n")
+    assert read(muon).workload.optimizer.name == "muon"
+    with pytest.raises(InputError, match="MaxText has no muon for mixtral-8x7b"):
+        read(muon.replace("llama3.1-8b", "mixtral-8x7b"))
+
+
+def test_learned_positions_bound_the_sequence() -> None:
+    with pytest.raises(InputError, match="exceeds the 2048 learned positions of gpt3-52k"):
+        read(TEXT.replace("llama3.1-8b", "gpt3-52k"))

@@ -22,7 +22,7 @@ from shardplan.loaders.presets import architecture_names, load_architecture
 from shardplan.maxtext_keys import table
 from shardplan.remat import POLICIES, TENSORS
 from shardplan.source import parse_yaml
-from shardplan.spec import AXES, Case, Runtime, Split
+from shardplan.spec import AXES, Case, Optimizer, Runtime, Split
 
 LAUNCHES = [json.loads(line) for line in (Path(__file__).parent / "data" / "launches.jsonl").read_text().splitlines()]
 
@@ -225,3 +225,37 @@ def test_run_names_are_safe(name: str, safe: str) -> None:
 )
 def test_values_are_written_as_maxtext_reads_them(value: Any, text: str) -> None:
     assert written(value) == text
+
+
+def test_every_setting_away_from_the_default_is_emitted_and_read_back() -> None:
+    of = case(
+        "mixtral-8x7b", attention="dot_product", logits_in_float32=False, weight_sum_in_float32=False, scan_layers=False,
+        quantization="int8", iota_embed=True, context_strategy="all_gather", context_load_balance=False,
+    )  # fmt: skip
+    optimizer = Optimizer(name="muon", weight_dtype="bfloat16", first_moment_dtype="float32", gradient_dtype="bfloat16",
+                          host_offload=True, shard_over_data=True)  # fmt: skip
+    of = of.model_copy(update={"workload": of.workload.model_copy(update={"optimizer": optimizer})})
+    flags = maxtext.flags(of, split(ici={"data": 16, "context": 4}, per_device_batch=0.5))
+    expected = {
+        "attention": "dot_product", "cast_logits_to_fp32": False, "float32_weight_sum": False, "scan_layers": False,
+        "quantization": "int8", "use_iota_embed": True, "context_parallel_load_balance": False, "opt_type": "muon",
+        "weight_dtype": "bfloat16", "mu_dtype": "float32", "grad_dtype": "bfloat16", "optimizer_memory_host_offload": True,
+        "shard_optimizer_over_data": True, "per_device_batch_size": 0.5,
+    }  # fmt: skip
+    assert expected.items() <= flags.items()
+    assert "sa_block_q" not in flags
+    back = read_back(of, {**flags, "opt_type": "adamw"}).case
+    assert back.runtime.context_load_balance is False
+    assert back.workload.optimizer == optimizer.model_copy(update={"name": "adamw"})
+
+
+def test_a_plan_without_a_decoder_block_has_no_flags_but_reasons() -> None:
+    windowed = load_architecture("gpt-oss-20b").model_copy(update={"maxtext_model_name": None})
+    of = case().model_copy(update={"architecture": windowed})
+    assert maxtext.flags_if_any(of, split()) == {}
+    with pytest.raises(InputError, match="windowed attention"):
+        maxtext.flags(of, split())
+    latent = load_architecture("deepseek3-671b").model_copy(update={"maxtext_model_name": None, "n_mtp_layers": 1})
+    assert maxtext.model_flags(latent)["mtp_num_layers"] == 1
+    normed = load_architecture("qwen3-8b").model_copy(update={"maxtext_model_name": None})
+    assert maxtext.model_flags(normed)["use_qk_norm"] is True

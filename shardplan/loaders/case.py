@@ -5,16 +5,20 @@ Every problem of every section is found before any is raised.
 
 from __future__ import annotations
 
-import math
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field
 
 from shardplan.chips import resolve_cluster
-from shardplan.errors import Diagnostic, InputError, suggest
-from shardplan.maxtext_keys import MUON_BLOCKS, table
-from shardplan.remat import ALIASES, POLICIES, TENSORS
+from shardplan.errors import Diagnostic, InputError
+from shardplan.loaders.case_checks import (
+    batch_problems,
+    optimizer_problems,
+    position_problems,
+    precision_problems,
+    remat_problems,
+)
 from shardplan.source import Document, build
 from shardplan.spec import (
     Architecture,
@@ -44,8 +48,6 @@ Part = TypeVar("Part")
 
 _COUNTS: Final = ("global_batch_tokens", "training_tokens")
 """Keys of the workload that may be written as text: `2M`, `15T`."""
-_TILE_TOKENS: Final = 512
-"""Rows of queries a flash-attention tile covers by default: the smallest context shard. Source: MaxText A1."""
 _MAX_NAME: Final = 200
 
 
@@ -105,14 +107,14 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
     plan = None
     if written.get("plan") is not None:
         plan = _attempt(problems, lambda: build(Split, document, ("plan",)))
-    problems += _remat_problems(document, constraints, plan)
+    problems += remat_problems(document, constraints, plan)
     if workload and cluster:
-        problems += _precision_problems(document, workload, cluster)
+        problems += precision_problems(document, workload, cluster)
     if architecture and workload:
-        problems += _position_problems(document, architecture, workload)
-        problems += _optimizer_problems(document, architecture, workload)
+        problems += position_problems(document, architecture, workload)
+        problems += optimizer_problems(document, architecture, workload)
     if architecture and workload and cluster and plan is None:
-        problems += _batch_problems(document, architecture, workload, cluster)
+        problems += batch_problems(document, architecture, workload, cluster)
     if problems:
         raise InputError(sorted(dict.fromkeys(problems), key=_in_order))
     assert sections is not None
@@ -199,94 +201,6 @@ def _section(model: type[Section], document: Document, key: str) -> Section | No
     if not isinstance(document.value, dict) or document.value.get(key) is None:
         return None
     return build(model, document, (key,))
-
-
-# --- what only shows when sections meet ---------------------------------------------------------------------------
-
-
-def _remat_problems(document: Document, constraints: Constraints, plan: Split | None) -> list[Diagnostic]:
-    """Remat policies and tensors that MaxText does not have."""
-    problems: list[Diagnostic] = []
-    names = [*POLICIES, *ALIASES, "custom"]
-
-    def check_tensors(tensors: dict[str, Any], path: tuple[str, ...]) -> None:
-        for tensor in tensors.keys() - TENSORS:
-            message = f"unknown activation {tensor[:60]!r}; the names are {', '.join(sorted(TENSORS))}"
-            problems.append(Diagnostic("SP010", message, document.key_mark((*path, tensor)), suggest(tensor, TENSORS)))
-
-    def check_policy(policy: str, allowed: list[str], path: tuple[str, ...]) -> None:
-        if policy not in allowed:
-            message = f"unknown remat policy {policy[:60]!r}; expected one of {', '.join(allowed)}"
-            problems.append(Diagnostic("SP014", message, document.mark(path), suggest(policy, allowed)))
-
-    if isinstance(constraints.remat, str):
-        check_policy(constraints.remat, ["auto", *names[:-1]], ("constraints", "remat"))
-    else:
-        check_tensors(constraints.remat, ("constraints", "remat"))
-    if plan is not None:
-        check_policy(plan.remat_policy, names, ("plan", "remat_policy"))
-        check_tensors(plan.remat_tensors, ("plan", "remat_tensors"))
-        if plan.remat_tensors and plan.remat_policy != "custom":
-            message = f"remat_tensors have no effect with remat_policy {plan.remat_policy}"
-            hint = "set remat_policy: custom, or leave remat_tensors out"
-            problems.append(Diagnostic("SP015", message, document.mark(("plan", "remat_tensors")), hint))
-    return problems
-
-
-def _precision_problems(document: Document, workload: Workload, cluster: Cluster) -> list[Diagnostic]:
-    if workload.precision != "fp8" or cluster.chip.fp8_flops_per_s is not None:
-        return []
-    message = f"{cluster.chip.name} has no fp8 matrix units"
-    return [Diagnostic("SP015", message, document.mark(("workload", "precision")), "use precision: bf16")]
-
-
-def _optimizer_problems(document: Document, architecture: Architecture, workload: Workload) -> list[Diagnostic]:
-    """Muon on a model that MaxText has no Muon for."""
-    name = architecture.maxtext_model_name
-    if workload.optimizer.name != "muon" or name is None:
-        return []
-    block = str(table().models.get(name, {}).get("decoder_block", "llama2"))
-    if block in MUON_BLOCKS:
-        return []
-    message = f"MaxText has no muon for {name} (decoder block {block}), only for {', '.join(sorted(MUON_BLOCKS))}"
-    return [Diagnostic("SP015", message, document.mark(("workload", "optimizer")), "use optimizer: adamw")]
-
-
-def _position_problems(document: Document, architecture: Architecture, workload: Workload) -> list[Diagnostic]:
-    if not 0 < architecture.n_positions < workload.sequence_length:
-        return []
-    message = (
-        f"sequence_length {workload.sequence_length} exceeds the {architecture.n_positions} learned positions "
-        f"of {architecture.name}"
-    )
-    return [Diagnostic("SP015", message, document.mark(("workload", "sequence_length")))]
-
-
-def _batch_problems(
-    document: Document, architecture: Architecture, workload: Workload, cluster: Cluster
-) -> list[Diagnostic]:
-    """A global batch that no mesh can split: the axes that share a sequence cannot take all the devices it leaves over.
-
-    A necessary condition only: tensor at most the key-value heads, context at most the attention tiles of a sequence,
-    pipeline at most the layers.
-    """
-    batch = workload.global_sequences
-    if batch is None:
-        return []
-    heads = math.gcd(*(layer.attention.n_key_value_heads for layer, _ in architecture.layers))
-    tiles = max(1, workload.sequence_length // _TILE_TOKENS)
-    shared = heads * tiles * architecture.n_layers
-    left_over = cluster.devices // math.gcd(batch, cluster.devices)
-    if left_over <= shared:
-        return []
-    key = next(key for key in ("global_batch", "global_batch_tokens") if getattr(workload, key) is not None)
-    message = (
-        f"a batch of {batch:,} sequences cannot be split over {cluster.devices:,} devices: {left_over:,} devices would have "
-        f"to share each sequence, and at most {shared:,} can ({heads} heads x {tiles} tiles x {architecture.n_layers} layers)"
-    )
-    more = -(-batch // cluster.devices) * cluster.devices
-    hint = f"the next batch with a whole sequence a device is {more:,}"
-    return [Diagnostic("SP015", message, document.mark(("workload", key)), hint)]
 
 
 def _shown(value: Any) -> str:
