@@ -15,6 +15,8 @@ def main() -> int:
     gc.set_threshold(RARELY)
     # No matrix is ever multiplied here, so numpy's linear algebra need not start threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # pydantic would search every installed distribution for plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
         from shardplan.cli import main as run
 

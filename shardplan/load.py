@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from shardplan.chips import resolve_cluster
 from shardplan.errors import Diagnostic, InputError, InvalidShardingError, Mark
 from shardplan.loaders.case import read_case
-from shardplan.loaders.maxtext_flags import Launch, Settings, parse_command, read_settings, resolve
 from shardplan.source import Document, read_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from shardplan.candidates import Candidates
+    from shardplan.loaders.maxtext_flags import Launch, Settings
     from shardplan.spec import Architecture, Case, Cluster
 
 
@@ -34,6 +34,8 @@ def load_command(words: Sequence[str], *, accelerator: str | None = None, slices
     The accelerator comes from the argument, from xpk's --tpu-type, or from `compile_topology`. Raises InputError for what
     cannot be read or modelled, and InvalidShardingError for what MaxText would refuse.
     """
+    from shardplan.loaders.maxtext_flags import parse_command, read_settings
+
     command = parse_command(words)
     flags = {key: text for key, (text, _) in command.flags.items()}
     marks = {key: mark for key, (_, mark) in command.flags.items()}
@@ -68,6 +70,8 @@ def load_record(record: Mapping[str, Any]) -> Launch:
     if wrong:
         raise InputError(Diagnostic("SP012", message, Mark(name)) for message in wrong)
     assert isinstance(flags, dict)
+    from shardplan.loaders.maxtext_flags import read_settings
+
     settings = read_settings(flags, name)
     return _launch(settings, record["topology"], record.get("slices", 1) or 1, name)
 
@@ -98,6 +102,8 @@ def _launch(settings: Settings, accelerator: str | None, slices: int | None, nam
         settings.raise_problems()
     assert cluster is not None, "a cluster that cannot be resolved has noted why"
     assert architecture is not None, "a model that cannot be built has noted why"
+    from shardplan.loaders.maxtext_flags import resolve
+
     return resolve(settings, architecture, cluster, name)
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from shardplan.data import model_configs_folder, names
 from shardplan.errors import Diagnostic, InputError, suggest
-from shardplan.loaders.huggingface import is_huggingface_config, read_huggingface_config
-from shardplan.loaders.maxtext_model import is_maxtext_model, read_maxtext_model
 from shardplan.source import Document, build, read_document
 from shardplan.spec import Architecture
 
@@ -43,6 +41,9 @@ def load_architecture(reference: str, mark: Mark | None = None, folder: Path | N
 
 def read_architecture(document: Document) -> Architecture:
     """The architecture a document describes, in whichever format it is written."""
+    from shardplan.loaders.huggingface import is_huggingface_config, read_huggingface_config
+    from shardplan.loaders.maxtext_model import is_maxtext_model, read_maxtext_model
+
     name = _name_of(Path(document.name))
     if is_maxtext_model(document):
         return read_maxtext_model(document, name)
