@@ -114,6 +114,7 @@ def test_what_is_not_given_is_maxtexts_default_and_echoed() -> None:
     assert found.split.per_device_batch == 12
     assert found.case.workload.sequence_length == 2048
     assert found.split.remat_policy == "full"
+    assert found.echo[0] == "tpu7x-16: 16 JAX devices = 8 chips, 2x2x2"
     assert "ici_fsdp_parallelism=-1 -> 16" in found.echo
     assert "attention=autoselected -> flash" in found.echo
     assert "per_device_batch_size not given -> 12" in found.echo
@@ -131,6 +132,14 @@ def test_the_message_of_a_wrong_product_has_both_sides_and_a_way_out() -> None:
     assert "multiply to 8" in text
     assert "16 JAX devices of a slice" in text
     assert "2-fold one axis, or set ici_fsdp_parallelism=-1" in text
+
+
+def test_a_shell_variable_is_named_as_one() -> None:
+    with pytest.raises(InvalidShardingError) as caught:
+        load_command(
+            [*TRAIN.split(), "model_name=llama3.1-8b", "per_device_batch_size=${BATCH}"], accelerator="tpu7x-8"
+        )
+    assert "shell variables are not filled in here" in str(caught.value)
 
 
 def test_two_open_axes_name_the_one_that_is_open_by_default() -> None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from shardplan.chips import resolution
 from shardplan.loaders.maxtext_flags.checks import check_expert_switches, check_tiles, microbatches_of
 from shardplan.loaders.maxtext_flags.parts import remat_of, runtime_of, workload_of
 from shardplan.spec import AXES, Case, Split
@@ -35,6 +36,7 @@ def resolve(settings: Settings, architecture: Architecture, cluster: Cluster, na
 
     Raises InvalidShardingError for what MaxText would refuse and InputError for what cannot be modelled, all at once.
     """
+    settings.echo.insert(0, resolution(cluster))
     ici = _axes(settings, "ici", cluster.devices_per_slice)
     dcn = _axes(settings, "dcn", cluster.slices)
     degrees = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in AXES}

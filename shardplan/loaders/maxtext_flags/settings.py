@@ -97,7 +97,8 @@ def read_settings(flags: Mapping[str, Any], source: str, marks: Mapping[str, Mar
         try:
             settings.given[name] = accept(keys[name], value)
         except ValueError as error:
-            settings.refuse("SP012", name, f"{name} is {str(raw)[:80]!r}; {error}", _near(keys[name], value))
+            hint = "shell variables are not filled in here" if "$" in str(raw) else _near(keys[name], value)
+            settings.refuse("SP012", name, f"{name} is {str(raw)[:80]!r}; {error}", hint)
     _apply_model(settings)
     _check_effects(settings)
     check_switches(settings)
