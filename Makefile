@@ -10,7 +10,7 @@ DOCS := README.md $(wildcard docs/*.md)
 CASE ?= model_configs/cases/llama3.1-70b-8k.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types contracts pytest docs format wheel bench accuracy verify-corpus calibrate \
+.PHONY: help setup demo test check lint types contracts pytest docs format wheel bench accuracy verify-corpus calibrate ranks \
         maxtext-env maxtext-acceptance clean
 
 help: ## List the targets
@@ -63,6 +63,9 @@ accuracy: $(READY) ## Print predicted beside compiled memory, by dimension
 
 calibrate: $(READY) ## Fit the efficiencies in rules/calibration/ to published runs
 	$(BIN)/python -m benchmarks.calibrate
+
+ranks: $(READY) ## Print where the search ranks each published plan
+	$(BIN)/python -m benchmarks.ranks
 
 maxtext-env: $(MAXTEXT_VENV)/.ready ## Create the environment with MaxText that verify compiles in (Python 3.12)
 
