@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,9 @@ from shardplan.profile import profile
 from shardplan.published import Run, read_runs
 from shardplan.ranking import mesh_identity
 from shardplan.search import Question, search
-from shardplan.spec import Workload
+
+if TYPE_CHECKING:
+    from shardplan.spec import Workload
 
 RUNS = Path(__file__).parents[1] / "tests" / "data" / "recipes_tpu.jsonl"
 DEEP = 12
