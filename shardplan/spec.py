@@ -392,6 +392,19 @@ class Figure(Input):
     """What other sources say, by source."""
 
 
+class Nodes(Input):
+    """How Google Kubernetes Engine offers a chip: what a job must ask for to land on its nodes."""
+
+    accelerator: Text
+    """Value of the node label `cloud.google.com/gke-tpu-accelerator`."""
+    chips_per_node: Count
+    """Chips of one node of a slice; a smaller slice is one node."""
+    tpu_type_prefix: Text
+    """What xpk's `--tpu-type` begins with; its number counts as `accelerator_prefixes` says."""
+    source: Text
+    kind: Literal["published", "derived", "measured"]
+
+
 class Chip(Input):
     """One accelerator generation. Figures are per chip unless the name says per device; SI units in the key."""
 
@@ -433,6 +446,7 @@ class Chip(Input):
     sparsecores_per_chip: OptionalCount
     mxu_dim: Count
     usd_per_chip_hour: Figure | None = None
+    nodes: Nodes | None = None
 
     def flops_per_s(self, precision: str) -> float:
         """Peak dense FLOP/s of one JAX device for a matmul precision (`bf16` where the chip has no faster fp8)."""

@@ -73,6 +73,14 @@ for command, summary, codes in (
     app.command(help=help_text(command), short_help=summary, epilog=codes)(command)
 
 exports = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
-exports.callback(help=help_text(export.export), epilog=exit_codes("exported", _NOTHING))(export.export)
-exports.command(help=help_text(export.maxtext), epilog=exit_codes("exported", _NOTHING))(export.maxtext)
-app.add_typer(exports, name="export", short_help="Print a plan as flags for MaxText.")
+_EXPORTED = exit_codes("exported", _NOTHING)
+exports.callback(help=help_text(export.export), epilog=_EXPORTED)(export.export)
+for exporter, summary in (
+    (export.maxtext, "Flags, a .yml or a command for MaxText."),
+    (export.xpk, "An xpk command that starts the plan on GKE."),
+    (export.jobset, "A JobSet manifest for GKE."),
+    (export.shell, "A job script that checks, then launches."),
+    (export.jax, "A JAX script with mesh and shardings."),
+):
+    exports.command(help=help_text(exporter), short_help=summary, epilog=_EXPORTED)(exporter)
+app.add_typer(exports, name="export", short_help="Print a plan for the program that launches it.")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from shardplan.exporters.maxtext.flags import Value
 
 TRAINER = "maxtext.trainers.pre_train.train"
+SETTINGS = ("dataset_type=synthetic", "enable_checkpointing=false")
+"""What a trial of a plan needs beside it; a real run gives its own."""
 
 
 def as_flags(flags: Mapping[str, Value]) -> str:
@@ -32,8 +34,7 @@ def as_command(flags: Mapping[str, Value], *, run_name: str, libtpu_init_args: S
         f"{environment}python3 -m {TRAINER}",
         shlex.quote(f"run_name={slug(run_name)}"),
         'base_output_directory="${BASE_OUTPUT_DIRECTORY:?}"',
-        "dataset_type=synthetic",
-        "enable_checkpointing=false",
+        *SETTINGS,
         *(shlex.quote(f"{key}={written(value)}") for key, value in flags.items()),
     ]
     return " \\\n  ".join(words) + "\n"

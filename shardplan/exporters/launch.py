@@ -1,0 +1,81 @@
+"""A plan about to be launched, and the parts that every way to launch it shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from shardplan.chips import default_shape
+from shardplan.errors import Diagnostic, InputError
+from shardplan.exporters.maxtext.text import SETTINGS, TRAINER, slug, written
+
+if TYPE_CHECKING:
+    from shardplan.plan import ChoiceOut
+    from shardplan.spec import Case, Cluster, Nodes
+
+MAX_NAME: Final = 40
+"""Longest workload name xpk takes; a JobSet adds up to 23 characters to it before the 63 of a host name are reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a plan is launched, which no plan knows; what is None is left to an environment variable."""
+
+    cluster: str | None = None
+    """GKE cluster; else XPK_CLUSTER."""
+    image: str | None = None
+    """Container image with MaxText; else MAXTEXT_IMAGE."""
+    base_output_directory: str | None = None
+    """Bucket and folder that runs write to; else BASE_OUTPUT_DIRECTORY."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A plan about to be launched."""
+
+    case: Case
+    choice: ChoiceOut
+    site: Site = Site()
+
+    @property
+    def name(self) -> str:
+        """A name that Kubernetes and xpk take: letters, digits and dashes, a letter first."""
+        name = slug(self.case.name)
+        return (name if name[0].isalpha() else f"run-{name}")[:MAX_NAME].strip("-")
+
+    @property
+    def title(self) -> str:
+        """One line for a comment at the top of a file."""
+        case, choice = self.case, self.choice
+        line = f"{case.name}, plan {choice.rank}: {choice.strategy} on {tpu_type(case.cluster)}"
+        slices = f" x {case.cluster.slices}" if case.cluster.slices > 1 else ""
+        return "".join(c if c.isprintable() else " " for c in f"{line}{slices}")
+
+    @property
+    def words(self) -> list[str]:
+        """The launch without its output folder, word by word, unquoted."""
+        flags = (f"{key}={written(value)}" for key, value in self.choice.maxtext_flags.items())
+        return ["python3", "-m", TRAINER, f"run_name={self.name}", *SETTINGS, *flags]
+
+    @property
+    def libtpu_init_args(self) -> str:
+        """Value of the environment variable LIBTPU_INIT_ARGS; may be empty."""
+        return " ".join(self.choice.libtpu_init_args)
+
+
+def nodes(cluster: Cluster) -> Nodes:
+    """What the chip's nodes are called; InputError for a chip that Google Kubernetes Engine does not offer."""
+    found = cluster.chip.nodes
+    if found is None:
+        raise InputError([Diagnostic("SP015", f"{cluster.chip.name} has no nodes in its chip file to launch on")])
+    return found
+
+
+def tpu_type(cluster: Cluster) -> str:
+    """The slice as xpk calls it: v5litepod-256, v5p-512, tpu7x-128; by its shape where the number means another one."""
+    chip, shape = cluster.chip, cluster.topology
+    prefix = nodes(cluster).tpu_type_prefix
+    if default_shape(chip, cluster.chips_per_slice) != shape:
+        return f"{prefix}-{'x'.join(map(str, shape))}"
+    counted = {"chips": 1, "devices": chip.jax_devices_per_chip, "tensorcores": chip.tensorcores_per_chip}
+    return f"{prefix}-{cluster.chips_per_slice * counted[chip.accelerator_prefixes[prefix]]}"
