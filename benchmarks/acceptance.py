@@ -1,7 +1,7 @@
 """Does MaxText accept what shardplan emits, and refuse what shardplan refuses? Run: `make maxtext-acceptance`.
 
-Emitted flags come from plans over models, chips, slices and batches; the others are one change away from a legal launch,
-on both sides of the line. MaxText's configuration and mesh creation judge both; nothing is compiled. Results are written
+Emitted flags come from plans over models, chips, slices and batches; published ones from recipes; the others are one change
+away from a legal launch, on both sides of the line. MaxText's configuration and mesh creation judge both; nothing is compiled. Results are written
 to tests/data/maxtext_acceptance.jsonl, which the test suite reads.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.acceptance_changes import CHANGES
-from shardplan.chips import accelerator_name, default_shape, resolve_cluster
+from shardplan.chips import accelerator_name, resolve_cluster
 from shardplan.enumeration import enumerate_candidates
 from shardplan.exporters import maxtext
 from shardplan.exporters.maxtext.text import written
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from shardplan.spec import Case, Cluster
 
 RESULTS = Path(__file__).parent.parent / "tests" / "data" / "maxtext_acceptance.jsonl"
+RECIPES = RESULTS.parent / "recipe_launches.jsonl"
 KINDS = {"v4": "TPU v4", "v5e": "TPU v5 lite", "v5p": "TPU v5", "v6e": "TPU v6 lite", "tpu7x": "TPU7x"}
 """What jax calls the chips."""
 PER_CASE = 8
@@ -70,6 +71,13 @@ def _case(model: str, accelerator: str, slices: int) -> Case:
 
 def _entry(entry_id: str, accelerator: str, slices: int, flags: dict[str, Any]) -> Entry:
     return {"id": entry_id, "topology": accelerator, "slices": slices, "flags": flags}
+
+
+def published() -> Iterator[Entry]:
+    """The explicit flags of published recipes, as far as MaxText's configuration judges them."""
+    for line in RECIPES.read_text(encoding="utf-8").splitlines():
+        recipe = json.loads(line)
+        yield _entry(recipe["id"], recipe["topology"], recipe["slices"], recipe["flags"])
 
 
 def changed() -> Iterator[Entry]:
@@ -123,36 +131,37 @@ def _argv(entry: Entry, cluster: Cluster) -> list[str]:
 
 
 def _machine(cluster: Cluster) -> dict[str, Any]:
-    assert cluster.topology == default_shape(cluster.chip, cluster.chips_per_slice)
     cores = cluster.chip.jax_devices_per_chip
     return {"kind": KINDS[cluster.chip.name], "shape": cluster.topology, "cores": cores, "slices": cluster.slices}
+
+
+SOURCES = {"emitted": emitted, "published": published, "changed": changed}
 
 
 def main() -> int:
     """Print the disagreements; 0 if there are none."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", required=True, help="a Python that has MaxText")
+    parser.add_argument("--only", choices=[*SOURCES], help="judge one kind, keep the results of the others")
     options = parser.parse_args()
-    entries = [{"kind": "emitted", **entry} for entry in emitted()] + [
-        {"kind": "changed", **entry} for entry in changed()
-    ]
-    verdicts = theirs(entries, options.python)
-    judged = ours(entries)
-    disagreements = 0
-    rows = []
-    for entry, verdict in zip(entries, verdicts, strict=True):
+    kept = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if options.only else []
+    kinds = [options.only] if options.only else [*SOURCES]
+    entries = [{"kind": kind, **entry} for kind in kinds for entry in SOURCES[kind]()]
+    rows = [row for row in kept if row["kind"] != options.only]
+    judged, disagreements = ours(entries), 0
+    for entry, verdict in zip(entries, theirs(entries, options.python), strict=True):
         found, why = judged[entry["id"]]
         rows.append({**entry, "accepted": verdict["accepted"], "error": verdict["error"]})
         expected = "accepted" if verdict["accepted"] else "refused"
-        if found not in {expected, "unmodelled"} or (entry["kind"] == "emitted" and not verdict["accepted"]):
+        if found == "unmodelled":
+            print(f"{entry['id']}\n  not modelled: {why[:200]}")
+        elif found != expected:
             disagreements += 1
             print(f"{entry['id']}\n  ours: {found} {why[:300]}\n  MaxText: {expected} {verdict['error'] or ''}")
-        elif found == "unmodelled" and entry["kind"] == "changed":
-            print(f"{entry['id']}\n  not modelled: {why[:200]}")
     RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    for kind in ("emitted", "changed"):
-        of_kind = [row for row in rows if row["kind"] == kind]
-        print(f"{kind}: {len(of_kind)}, MaxText accepts {sum(row['accepted'] for row in of_kind)}")
+    for kind in SOURCES:
+        of_kind = [row["accepted"] for row in rows if row["kind"] == kind]
+        print(f"{kind}: {len(of_kind)}, MaxText accepts {sum(of_kind)}")
     print(f"disagreements: {disagreements}")
     return 1 if disagreements else 0
 

@@ -224,6 +224,45 @@ def test_switches_that_maxtext_refuses_together_are_refused(flags: str) -> None:
     assert refusal(flags)
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "context_parallel_strategy=spiral", "num_layers_per_pipeline_stage=0", "sa_block_q=0", "sa_block_kv=768",
+        "max_target_length=640", "opt_type=muon model_name=mistral-7b",
+    ],
+)  # fmt: skip
+def test_values_that_maxtext_refuses_are_refused(flags: str) -> None:
+    assert refusal(flags)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "context_parallel_strategy=usp", "attention=cudnn_flash_te", "capacity_factor=5000", "ragged_buffer_factor=-2",
+        "remat_policy=none scan_layers=false", "weight_dtype=float16", "quantization=nanoo_fp8",
+        "per_device_batch_size=9000000", "gradient_accumulation_steps=9000000", "use_ring_of_experts=true",
+        "ici_pipeline_parallelism=4 pipeline_parallel_layers=28", "logical_axis_rules=[]x",
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be_modelled_are_named(flags: str) -> None:
+    with pytest.raises(InputError) as caught:
+        launch(flags)
+    assert caught.value.diagnostics[0].code == "SP015"
+    assert flags.rsplit(maxsplit=1)[-1].partition("=")[0] in str(caught.value) or "remat_policy" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "note"),
+    [
+        ("quantization=int8", "priced as with it"), ("engram=device", "engram has no effect"),
+        ("use_tokamax_gmm=true", "memory and time are those of false"), ("ici_sequence_parallelism=4", "no effect"),
+        ("ici_pipeline_parallelism=2 pipeline_fsdp_ag_once=true pipeline_fsdp_ag_per_repeat=true", "has no effect beside"),
+    ],
+)  # fmt: skip
+def test_what_is_not_priced_is_noted(flags: str, note: str) -> None:
+    assert any(note in found for found in launch(flags).notes)
+
+
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
