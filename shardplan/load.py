@@ -93,8 +93,6 @@ def _launch(settings: Settings, accelerator: str | None, slices: int | None, nam
                 cluster = _cluster(settings, accelerator, slices)
             else:
                 architecture = _flag_model(settings)
-        except InvalidShardingError as error:
-            settings.invalid += error.diagnostics
         except InputError as error:
             # Guard: a size MaxText refuses anyway must not turn the answer into "cannot be modelled".
             settings.unreadable += error.diagnostics if part == "cluster" or not settings.invalid else ()

@@ -257,5 +257,11 @@ def test_a_plan_without_a_decoder_block_has_no_flags_but_reasons() -> None:
         maxtext.flags(of, split())
     latent = load_architecture("deepseek3-671b").model_copy(update={"maxtext_model_name": None, "n_mtp_layers": 1})
     assert maxtext.model_flags(latent)["mtp_num_layers"] == 1
+    layer = load_architecture("llama3.1-8b").layer_groups[0].layers[0]
+    fused = layer.model_copy(update={"attention": layer.attention.model_copy(update={"fused_qkv": True})})
+    group = load_architecture("llama3.1-8b").layer_groups[0].model_copy(update={"layers": (fused,)})
+    inline = load_architecture("llama3.1-8b").model_copy(update={"maxtext_model_name": None, "layer_groups": (group,)})
+    assert maxtext.model_flags(inline)["fused_qkv"] is True
+    assert maxtext.flags(case(fused_attention_backward=True), split())["sa_use_fused_bwd_kernel"] is True
     normed = load_architecture("qwen3-8b").model_copy(update={"maxtext_model_name": None})
     assert maxtext.model_flags(normed)["use_qk_norm"] is True

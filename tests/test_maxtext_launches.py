@@ -95,6 +95,14 @@ def test_libtpu_flags_are_kept_apart() -> None:
     assert command.flags["steps"][0] == "3"
 
 
+def test_odd_corners_of_command_lines() -> None:
+    assert launch("run_name= steps=10").split.per_device_batch == 12
+    for line, code in (("x=" + "y" * 1_000_001, "SP003"), ('xpk w --num-slices many --command "a=1"', "SP012")):
+        with pytest.raises(InputError) as caught:
+            load_command([line], accelerator="tpu7x-8")
+        assert caught.value.diagnostics[0].code == code
+
+
 def test_a_flag_given_twice_is_the_last_and_noted() -> None:
     found = launch("per_device_batch_size=1 per_device_batch_size=2")
     assert found.split.per_device_batch == 2

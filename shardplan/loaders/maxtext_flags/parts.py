@@ -166,9 +166,6 @@ def remat_of(settings: Settings) -> tuple[str, dict[str, Any]]:
     if written == "none" and not settings["scan_layers"]:
         message = "remat_policy=none with scan_layers=false cannot be modelled yet"
         settings.cannot("remat_policy", message, "use remat_policy=minimal")
-    elif policy in {"minimal_with_quantization", "minimal_with_context_and_quantization"}:
-        policy = policy.replace("_and_quantization", "").replace("_with_quantization", "")
-        settings.notes.append(f"remat_policy={written} is {policy} here: only AQT names quantised operands")
     if policy not in POLICIES:
         message = f"remat_policy is {written[:80]!r}; expected custom or one of {', '.join(POLICIES)}"
         settings.refuse("SP014", "remat_policy", message, suggest(written, [*POLICIES, "custom"]))
