@@ -32,7 +32,7 @@ MODELLED = f"""model_name override_model_config per_device_batch_size max_target
     pipeline_parallel_layers num_pipeline_microbatches pipeline_delay_activation_forwarding pipeline_fsdp_ag_once
     pipeline_fsdp_ag_per_repeat allow_split_physical_axes compile_topology compile_topology_num_slices num_slices
     sa_block_q sa_block_kv sa_block_kv_compute sa_block_q_dkv sa_block_kv_dkv sa_block_kv_dkv_compute sa_block_q_dq
-    sa_block_kv_dq
+    sa_block_kv_dq sa_use_fused_bwd_kernel
     {" ".join(f"{net}_{axis}_parallelism" for net in ("ici", "dcn") for axis in AXES)}"""
 ARCHITECTURE = """decoder_block global_parameter_scale base_emb_dim base_num_query_heads base_num_kv_heads base_mlp_dim
     base_num_decoder_layers head_dim mlp_activations logits_via_embedding vocab_size num_experts num_experts_per_tok
@@ -49,7 +49,7 @@ APPROXIMATE = """use_tokamax_gmm use_gmm_v2 use_gmm_v2_heuristic_tiling matmul_p
     set_remat_policy_on_layers_per_stage shardy muon_type muon_include_routers muon_use_all_to_all
     quantize_router_proj quantize_logits_proj quantize_mtp dense_fsdp_use_two_stage_all_gather
     moe_fsdp_use_two_stage_all_gather moe_pin_sparse_core_all_gathers moe_pin_sparse_core_ep_all_gathers
-    moe_pin_sparse_core_fsdp_all_gathers moe_pin_sparse_core_fsdp_all_gathers_fwd_only sa_use_fused_bwd_kernel
+    moe_pin_sparse_core_fsdp_all_gathers moe_pin_sparse_core_fsdp_all_gathers_fwd_only
     sa_bwd_dkv_megacore dq_reduction_steps use_max_logit_estimate use_splash_scheduler dropout_rate
     use_random_routing use_custom_sort_vjp router_topk_matmul_vjp enable_rampup_batch_size
     moe_use_direct_token_gather use_gather_mosaic_kernel optimize_mesh_for_tpu_v6e shard_mode ring_scan_unroll
