@@ -111,11 +111,11 @@ def _own_chips(name: str) -> list[str]:
 
 
 def free_constants() -> list[Free]:
-    """The numbers marked `fitted`: each chip's own value, and the common one unless it is only a fallback."""
-    found = []
+    """The numbers marked `fitted`: each chip's own value where it has runs, and the common one unless it is a fallback."""
+    found, with_runs = [], {run.case.cluster.chip.name for run in read_runs(RUNS)}
     for name, constant in all_constants().items():
         if constant.fitted:
-            found += [Free(name, chip) for chip in constant.by_chip] or [Free(name, None)]
+            found += [Free(name, chip) for chip in constant.by_chip if chip in with_runs] or [Free(name, None)]
     return found
 
 
