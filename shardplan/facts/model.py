@@ -30,6 +30,12 @@ def _feed_forward_width(o: Observation) -> int:
     return _common(width for block in _blocks(o) for width in (block.width, block.total_shared_width) if width)
 
 
+def _tensor_divisor(o: Observation) -> int:
+    architecture = o.case.architecture
+    heads = (n for layer in o.layers for n in (layer.attention.n_query_heads, layer.attention.n_key_value_heads))
+    return _common((architecture.vocab_size, architecture.model_width, *heads))
+
+
 def _active_width(o: Observation) -> int:
     """Least hidden width a token passes: of a dense block, or of its experts and the shared ones together."""
     return min(b.n_active_experts * b.width + b.total_shared_width if b.is_moe else b.width for b in _blocks(o))
@@ -45,6 +51,8 @@ FACTS: Final = (
          lambda o: _common(layer.attention.n_key_value_heads for layer in o.layers)),
     Fact("kv_share", "", "Key-value heads over query heads, largest of the layers.",
          lambda o: max(layer.attention.n_key_value_heads / layer.attention.n_query_heads for layer in o.layers)),
+    Fact("tensor_divisor", "", "What a tensor degree must divide: common divisor of heads, vocabulary and model width.",
+         _tensor_divisor),
     Fact("latent_rank", "", "Ranks of latent attention, common divisor; 0 without any.",
          lambda o: _common(r for layer in o.layers for r in (layer.attention.query_rank, layer.attention.key_value_rank))),
     Fact("feed_forward_width", "", "Feed-forward widths, shared and routed experts included, common divisor.",
