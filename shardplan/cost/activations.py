@@ -102,11 +102,11 @@ def named_bytes(layer: Layer, width: int, here: Local, rows: Floats) -> dict[str
 
 
 def _attention(a: Attention, D: int, here: Local) -> dict[str, Floats]:
-    """Queries are kept head by head, whole lanes each; keys and values with the sequence as last dimension."""
+    """Queries, and keys as many, are kept head by head in whole lanes; fewer keys with the sequence as last dimension."""
     n, t, N, K = here.tokens, here.tensor, a.n_query_heads, a.n_key_value_heads
     found = {
         "query_proj": head_bytes(n, N, padded(a.qk_width), t),
-        "key_proj": head_bytes(n, K, a.qk_width, t),
+        "key_proj": head_bytes(n, K, padded(a.qk_width) if a.kind == "mla" else a.qk_width, t),
         "value_proj": head_bytes(n, K, a.v_width, t),
         "context": head_bytes(n, N, a.v_width, t) + statistics_bytes(n, N, t),
         "attention_out": head_bytes(n, N, a.v_width, t),

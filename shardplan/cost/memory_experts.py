@@ -35,8 +35,12 @@ SPARSE_MOMENTS: dict[str, tuple[float, float, float]] = {
 Source: buffer dumps of mixtral-8x7b and qwen3-30b-a3b with and without expert parallelism, deepseek3-671b.
 """
 
-DENSE_MOMENTS: dict[str, tuple[float, float, float]] = {"experts_backward": (2.0, 5.0, 3.0)}
-"""The same on the dense path. Source: buffer dump of mixtral-8x7b with capacity factor 1.25."""
+DENSE_MOMENTS: dict[str, tuple[float, float, float]] = {
+    "experts_backward": (2.0, 5.0, 3.0),
+    "slots_backward": (3.0, 3.0, 1.0),
+}
+"""The same on the dense path; the slots' own gradient comes with the second. Source: buffer dumps of mixtral-8x7b with
+capacity factor 1.25, deepseek2-16b with 1.0."""
 
 PRESSED_ROWS = 4.0
 """Sorted rows of `experts_backward` when the compiler recomputes the experts' output before it goes back: with a tensor
@@ -109,7 +113,6 @@ def expert_moments(layer: Layer, setting: Setting, *, pressed: Bools | None = No
         stream(setting, 1.0),
         *recomputed(layer, setting),
         *_shared(ff, setting, 3.0),
-        *_slots(ff, setting),
         gathered_weights(setting, attention_weights(layer, setting), setting.gathers),
     ]
     counts = SPARSE_MOMENTS if setting.case.runtime.sparse_matmul else DENSE_MOMENTS
@@ -119,6 +122,7 @@ def expert_moments(layer: Layer, setting: Setting, *, pressed: Bools | None = No
     return {
         name: [
             *alive,
+            *_slots(ff, setting, 2.0 if name == "slots_backward" else 1.0),
             *_rows(
                 ff, setting, np.where(saves, min(rows, PRESSED_ROWS), rows), hidden + BIASES * ff.bias * (hidden > 1)
             ),
@@ -137,12 +141,12 @@ def _rows(ff: FeedForward, setting: Setting, rows: Floats | float, hidden: float
     ]
 
 
-def _slots(ff: FeedForward, setting: Setting) -> list[Part]:
+def _slots(ff: FeedForward, setting: Setting, count: float) -> list[Part]:
     """Which token takes which slot of which expert, on the dense path with a capacity."""
     slots = None if setting.case.runtime.sparse_matmul else expert_capacity(ff, setting)
     if slots is None:
         return []
-    return [part("moe_dispatch", "slots", terms.slots_bytes, n=setting.here.tokens, E=ff.n_experts, C=slots)]
+    return [part("moe_dispatch", "slots", terms.slots_bytes, c=count, n=setting.here.tokens, E=ff.n_experts, C=slots)]
 
 
 def _shared(ff: FeedForward, setting: Setting, count: float) -> list[Part]:

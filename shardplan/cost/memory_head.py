@@ -72,7 +72,8 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     here = setting.here
     rings_late = (setting.case.cluster.chip.name in LATE_RINGS) | (here.context > 1)
     smaller = here.head_tokens <= setting.width
-    eager = (here.rows <= 1) | (here.tensor > 2) | setting.fuses_matmuls  # noqa: PLR2004 - two devices are one chip
+    staged = setting.fuses_matmuls & (setting.stages > 1)
+    eager = (here.rows <= 1) | (here.tensor > 2) | setting.lean | staged  # noqa: PLR2004 - two devices are one chip
     whole = np.where(setting.shards == 1, np.True_, smaller | ~eager)
     waits: Bools = np.where(setting.ring, rings_late, whole) & setting.untiled
     return waits & (not setting.case.architecture.tied_embeddings)

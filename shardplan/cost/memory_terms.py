@@ -91,9 +91,9 @@ def expert_hidden_bytes(c: Floats, R: Floats, F: int, t: Floats) -> Floats:
     return c * 2 * R * F / t
 
 
-def slots_bytes(n: Floats, E: int, C: Floats) -> Floats:
+def slots_bytes(c: float, n: Floats, E: int, C: Floats) -> Floats:
     """Combine weights of each token for each slot of each expert. Source: maxtext reference 2.5; buffer dumps."""
-    return 2 * n * E * C
+    return c * 2 * n * E * C
 
 
 def expert_weights_bytes(c: Floats, W: int, e: Floats, t: Floats) -> Floats:
