@@ -131,6 +131,8 @@ class Matmul:
     """Rows a token takes through it: k for routed experts."""
     n_experts: int = 1
     """Matrices of the kind, among which the rows are divided."""
+    shares_input: bool = False
+    """Whether another matrix of the layer reads the same rows."""
     is_quantised: bool = True
     """Whether a low-precision recipe runs it in that precision."""
 
@@ -174,8 +176,8 @@ def _projections(attention: Attention, D: int) -> tuple[Matmul, ...]:
         return Matmul("qkv", D, heads + 2 * pairs, ("outer",), _named("qkv_proj")), out
     return (
         Matmul("query", D, heads, ("outer",), _named("query_proj")),
-        Matmul("key", D, pairs, ("outer",), _named("key_proj")),
-        Matmul("value", D, pairs, ("outer",), _named("value_proj")),
+        Matmul("key", D, pairs, ("outer",), _named("key_proj"), shares_input=True),
+        Matmul("value", D, pairs, ("outer",), _named("value_proj"), shares_input=True),
         out,
     )
 
@@ -193,7 +195,7 @@ def _latent_projections(attention: Attention, D: int) -> tuple[Matmul, ...]:
     rank, both = attention.key_value_rank, frozenset({"key_proj", "value_proj"})
     return (
         *query,
-        Matmul("key_value_down", D, rank + attention.rope_width, (), _named("mla_kv", "kv_wa_proj")),
+        Matmul("key_value_down", D, rank + attention.rope_width, (), _named("mla_kv", "kv_wa_proj"), shares_input=True),
         Matmul("key_value_up", rank, heads * (attention.nope_width + attention.v_width), ("outer",), (both,)),
         Matmul("out", heads * attention.v_width, D, ("inner",), _named("out_proj")),
     )
@@ -205,14 +207,18 @@ def _dense(width: int, feed_forward: FeedForward, D: int, down: tuple[frozenset[
     gate, up = (("mlpwi_0",), ("mlpwi_1",)) if feed_forward.gated else (("mlpwi",), ())
     return (
         Matmul("gate", D, width, ("outer",), _named(*gate)),
-        *([Matmul("up", D, width, ("outer",), _named(*up))] if up else []),
+        *([Matmul("up", D, width, ("outer",), _named(*up), shares_input=True)] if up else []),
         Matmul("down", width, D, ("inner",), down),
     )
 
 
 def _experts(feed_forward: FeedForward, D: int) -> tuple[Matmul, ...]:
     F, k, E = feed_forward.width, feed_forward.n_active_experts, feed_forward.n_experts
-    ups = (Matmul("expert_up", D, F, ("outer",), _named("moe_mlpwi_1"), k, E),) if feed_forward.gated else ()
+    ups = (
+        (Matmul("expert_up", D, F, ("outer",), _named("moe_mlpwi_1"), k, E, shares_input=True),)
+        if feed_forward.gated
+        else ()
+    )
     return (
         Matmul("router", D, E, (), (), is_quantised=False),
         Matmul("expert_gate", D, F, ("outer",), _named("mlpwi_0", "moe_mlpwi_0"), k, E),

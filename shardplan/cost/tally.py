@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from shardplan.units import Floats
 
 ACTIVATION_BYTES = 2
+CAST_BYTES = 3
+"""Bytes an element of a low-precision operand costs: a bf16 read and an 8-bit write. Weights are cast as shards."""
 LOGIT_BYTES = 4
 LOGIT_PASSES = 6
 """Times the logits are written or read: forward, softmax and loss, and the same backward."""
@@ -82,6 +84,7 @@ class Tally:
         self.D, self.T = case.architecture.model_width, case.workload.sequence_length
         self.peak = case.cluster.chip.flops_per_s("bf16")
         self.hbm = case.cluster.chip.hbm_bytes_per_s_per_device
+        self.is_low = case.cluster.chip.flops_per_s(case.workload.precision) > self.peak
         n = len(shapes.rows)
         self.sums = {name: np.zeros(n) for name in PER_SHAPE}
         self.sums |= {name: np.zeros((len(policies), n)) for name in PER_POLICY}
@@ -126,6 +129,9 @@ class Tally:
         self.sums[f"{kind}_again_s"] += again * at_peak
         self.sums["stall_again_bytes"] += again * stalled
         self.sums["flops"] += (TRAINING_PASSES + again) * flops
+        if m.is_quantised and self.is_low:
+            cast = (2 + again) * (0 if m.shares_input else inner) + outer
+            self.sums["touched_bytes"] += count * shapes.TP * m.visits * cast * CAST_BYTES
 
     def _shared_tiles(self, m: Matmul, rows: Floats) -> Floats | float:
         """Factor for row tiles of a grouped matmul that straddle two experts: about one more tile an expert."""

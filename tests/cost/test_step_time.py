@@ -132,7 +132,7 @@ def test_a_step_is_bound_by_what_it_waits_for_most(
 def test_low_precision_speeds_up_matmuls_only() -> None:
     plain, low = _time().breakdown, _time(_case(precision="fp8")).breakdown
     assert plain["compute_s"] / 2 < low["compute_s"] < plain["compute_s"]
-    assert low["hbm_s"] == plain["hbm_s"]
+    assert low["hbm_s"] > plain["hbm_s"], "operands are cast"
     assert low_precision_speedup(2.0, 1.0, 0.5) == 1.5
 
 

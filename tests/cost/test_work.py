@@ -198,6 +198,21 @@ def test_dot_product_attention_computes_every_pair() -> None:
     assert all_pairs > flash
 
 
+def test_low_precision_casts_what_it_multiplies() -> None:
+    def touched(chip: str, precision: Any) -> float:
+        case = _case()
+        low = case.model_copy(
+            update={
+                "cluster": resolve_cluster(chip, topology="2x4x4"),
+                "workload": Workload(sequence_length=4096, global_batch=64, precision=precision),
+            }
+        )
+        return _one(low)["touched_bytes"]
+
+    assert touched("tpu7x", "fp8") > touched("tpu7x", "bf16")
+    assert touched("v5p", "fp8") == touched("v5p", "bf16"), "no faster there, nothing is cast"
+
+
 def test_vocabulary_tiles_recompute_the_head() -> None:
     assert _one(_case(), num_vocab_tiling=1)["plain_again_s"] == 0 < _one(_case(), num_vocab_tiling=4)["plain_again_s"]
 
