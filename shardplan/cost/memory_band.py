@@ -26,7 +26,7 @@ TENSOR = 0.03
 """A tensor axis."""
 SLICES = 0.05
 """Several slices: the compiler peels loops to overlap the slow network."""
-OFFLOAD = 0.06
+OFFLOAD = 0.07
 """Activations inside a layer go to the host: loops are peeled and stacks copied."""
 PIPELINE = 0.05
 """Pipeline stages."""
