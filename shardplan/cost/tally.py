@@ -193,7 +193,8 @@ class Tally:
     def _saved(self, layer: Layer, count: float, *, is_last: bool) -> None:
         kept = [saved_width(layer, self.D, p.device, is_last=is_last) for p in self.policies]
         moved = [offloaded_width(layer, self.D, p.offload, is_last=is_last) for p in self.policies]
-        self.sums["touched_bytes"] += 2 * count * ACTIVATION_BYTES * self._by_policy(kept)
+        through_hbm = [a + b for a, b in zip(kept, moved, strict=True)]
+        self.sums["touched_bytes"] += 2 * count * ACTIVATION_BYTES * self._by_policy(through_hbm)
         self.sums["offload_bytes"] += count * ACTIVATION_BYTES * self._by_policy(moved)
 
     def _head(self) -> None:
