@@ -141,7 +141,10 @@ def _closest(choice: ChoiceOut) -> tuple[Fields, ...]:
 
 def _rejected(plan: PlanOut) -> Grid:
     ordered = sorted(plan.rejected.items(), key=lambda item: -item[1])
-    title = f"rejected {sum(plan.rejected.values()):,} of {plan.considered:,} candidates"
+    title = (
+        f"rejected {sum(plan.rejected.values()):,} of {plan.considered:,} candidates, priced {plan.priced:,}; "
+        "the bounds of the others are above the last plan listed"
+    )
     columns = (Column("candidates", right=True), Column("code"), Column("reason"))
     rows = tuple(texts(f"{count:,}", code, plan.rejections.get(code, "").replace("-", " ")) for code, count in ordered)
     return Grid(title, columns, rows)
