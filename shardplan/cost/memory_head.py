@@ -27,7 +27,8 @@ SCRATCH_SHARE = 0.2355
 def loss(setting: Setting) -> list[Part]:
     """Logits and their gradient, the gathered head, and the stream around the last normalisation."""
     here, D, V, q = setting.here, setting.width, setting.vocabulary, setting.candidates.num_vocab_tiling
-    one_pass = setting.lean
+    tied = setting.case.architecture.tied_embeddings
+    one_pass = setting.lean | (tied & setting.fuses_matmuls & ~setting.ring & (setting.case.cluster.slices == 1))
     n, t = here.head_tokens, here.tensor
     hole = HOLE_UNDER_LOGITS * (
         logits_gradient_waits(setting) & (here.rows > 1) & ~(setting.ring & (here.context == 1))
@@ -35,7 +36,13 @@ def loss(setting: Setting) -> list[Part]:
     return [
         part("logits", "logits_and_gradient", terms.logits_bytes, c=2.0 - one_pass + hole, n=n, V=V, t=t, q=q),
         part(
-            "gathered_weights", "gathered_head", terms.head_bytes, c=setting.gathers * (1.0 + one_pass), D=D, V=V, t=t
+            "gathered_weights",
+            "gathered_head",
+            terms.head_bytes,
+            c=setting.gathers * (1.0 + setting.lean),
+            D=D,
+            V=V,
+            t=t,
         ),
         part("layer_work", "last_stream", terms.stream_bytes, c=3.0, n=n, D=D, t=t),
         part("layer_work", "last_gathered", terms.gathered_stream_bytes, c=setting.split, n=n, D=D),
@@ -56,7 +63,7 @@ def after_loss(setting: Setting) -> list[Part]:
     n, t = here.head_tokens, here.tensor
     waits = logits_gradient_waits(setting)
     return [
-        part("logits", "logits_gradient", terms.logits_bytes, c=1.0 * waits, n=n, V=V, t=t, q=1),
+        part("logits", "logits_gradient", terms.logits_bytes, c=waits * (1.0 + _crosses(setting)), n=n, V=V, t=t, q=1),
         part("gradients", "head_gradient", terms.head_bytes, c=_head_gradients(setting, waits), D=D, V=V, t=t),
         part("layer_work", "last_stream", terms.stream_bytes, c=1.0 + 2.0 * waits, n=n, D=D, t=t),
         part("layer_work", "last_gathered", terms.gathered_stream_bytes, c=waits * setting.split, n=n, D=D),
@@ -66,8 +73,8 @@ def after_loss(setting: Setting) -> list[Part]:
 def logits_gradient_waits(setting: Setting) -> Bools:
     """Whether the head's gradient is computed only after the layers' backward pass, so that the logits' has to wait.
 
-    Tied heads and tiled losses never wait. The compiler's scheduler decides on the rest. Source: buffer dumps of
-    llama3.1-8b and 70b on every chip.
+    Tiled losses never wait, nor do tied heads in a ring. The compiler's scheduler decides on the rest. Source: buffer
+    dumps of llama3.1-8b and 70b, qwen3 and gemma on every chip.
     """
     here = setting.here
     rings_late = (setting.case.cluster.chip.name in LATE_RINGS) | (here.context > 1)
@@ -75,8 +82,15 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     staged = setting.fuses_matmuls & (setting.stages > 1)
     eager = (here.rows <= 1) | (here.tensor > 2) | setting.lean | staged  # noqa: PLR2004 - two devices are one chip
     whole = np.where(setting.shards == 1, np.True_, smaller | ~eager)
+    rings_late = rings_late & (not setting.case.architecture.tied_embeddings)
     waits: Bools = np.where(setting.ring, rings_late, whole) & setting.untiled
-    return waits & (not setting.case.architecture.tied_embeddings)
+    return waits
+
+
+def _crosses(setting: Setting) -> Bools:
+    """Whether weights or stages lie in several slices: the logits themselves wait too. Source: buffer dumps."""
+    dcn = setting.candidates.dcn
+    return (dcn.fsdp > 1) | (dcn.pipeline > 1)
 
 
 def _head_gradients(setting: Setting, waits: Bools) -> Floats:
