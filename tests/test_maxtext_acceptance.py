@@ -1,0 +1,53 @@
+"""What MaxText itself said to flags that shardplan emits, and to launches one change away from legal ones.
+
+Source: MaxText 0.2.5's own configuration and mesh creation, `make maxtext-acceptance`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from shardplan.gate import check_lines
+from shardplan.load import load_record
+from shardplan.maxtext_keys import table
+
+DATA = Path(__file__).parent / "data" / "maxtext_acceptance.jsonl"
+ROWS = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
+EMITTED = [row for row in ROWS if row["kind"] == "emitted"]
+CHANGED = [row for row in ROWS if row["kind"] == "changed"]
+
+
+def test_maxtext_accepted_every_emitted_plan() -> None:
+    assert len(EMITTED) >= 300
+    assert len({row["flags"]["model_name"] for row in EMITTED}) >= 10
+    assert [row["id"] for row in EMITTED if not row["accepted"]] == []
+
+
+def test_emitted_flags_are_known_closed_and_read_back() -> None:
+    for row in EMITTED:
+        assert row["flags"].keys() <= table().keys.keys()
+        degrees = [value for key, value in row["flags"].items() if key.endswith("_parallelism")]
+        assert min(degrees) >= 1
+        split = load_record(row).split
+        assert split.remat_policy == row["flags"]["remat_policy"]
+        assert split.per_device_batch == row["flags"]["per_device_batch_size"]
+
+
+def test_our_verdict_is_maxtexts_on_both_sides_of_the_line(tmp_path: Path) -> None:
+    refused = [row for row in CHANGED if not row["accepted"]]
+    assert len(refused) >= 100
+    assert len(CHANGED) - len(refused) >= 100
+    path = tmp_path / "changed.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in CHANGED), encoding="utf-8")
+    judged = check_lines(str(path))
+    assert [str(diagnostic) for diagnostic in judged.unreadable] == []
+    ours = {result.id: result.verdict != "invalid" for result in judged.results}
+    assert [row["id"] for row in CHANGED if ours[row["id"]] != row["accepted"]] == []
+
+
+def test_a_refusal_of_ours_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "refused.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in CHANGED if not row["accepted"]), encoding="utf-8")
+    for result in check_lines(str(path)).results:
+        assert result.problems, result.id
