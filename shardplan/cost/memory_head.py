@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 LATE_RINGS = ("tpu7x", "v6e")
 """Chips whose compiler starts the head's gradient ring after the layers' backward pass. Source: buffer dumps."""
 
+FEW_ROWS = 2
+"""Sequences on a device up to which other chips' rings start before. Source: llama3.1-8b and 70b, qwen3-30b on v5p."""
+
 HOLE_UNDER_LOGITS = 0.3
 """Room the heap loses under a logits gradient that waits, as a share of it: its place is chosen for the layers' backward
 pass. Source: buffer dumps of llama3.1-8b on tpu7x-64 and on v5p-64 with context 4."""
@@ -77,7 +80,7 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     dumps of llama3.1-8b and 70b, qwen3 and gemma on every chip.
     """
     here = setting.here
-    rings_late = (setting.case.cluster.chip.name in LATE_RINGS) | (here.context > 1)
+    rings_late = (setting.case.cluster.chip.name in LATE_RINGS) | (here.context > 1) | (here.rows > FEW_ROWS)
     smaller = here.head_tokens <= setting.width
     staged = setting.fuses_matmuls & (setting.stages > 1)
     eager = (here.rows <= 1) | (here.tensor > 2) | setting.lean | staged  # noqa: PLR2004 - two devices are one chip
