@@ -17,8 +17,8 @@ from shardplan.cost.step_time import Time, step_time
 from shardplan.published import Run, read_runs
 
 RUNS = read_runs(Path(__file__).parent.parent / "data" / "recipes_tpu.jsonl")
-WORST = 0.22
-MEDIAN, P90 = 0.05, 0.10
+WORST = 0.15
+MEDIAN, P90 = 0.03, 0.09
 
 
 def _time(run: Run) -> Time:
