@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardplan.cost.memory_band import error_band
+from shardplan.cost.memory_band import RESCUE, usual_band
 from shardplan.cost.memory_moments import Moment, moments
 from shardplan.cost.memory_saved import offloaded_bytes
 from shardplan.cost.memory_setting import Setting
@@ -49,8 +49,10 @@ class Memory:
 
     state: ArgumentBytes
     moments: tuple[Moment, ...]
-    error_band: Floats
+    usual_band: Floats
     """Share of the total by which the compiler may differ, from the corpus of compiled points; `(n,)`."""
+    rescue_band: float
+    """The same beyond the limit, where the compiler rematerialises until it fits, or gives up."""
     limit_bytes: float
     """What the compiler lets a device use."""
     offloaded_bytes: Floats
@@ -64,7 +66,7 @@ class Memory:
     @cached_property
     def moment_bytes(self) -> Floats:
         """Temporaries at each moment, `(moments, n)`."""
-        shape = self.error_band.shape
+        shape = self.usual_band.shape
         return np.stack([np.broadcast_to(moment.bytes, shape) for moment in self.moments])
 
     @cached_property
@@ -87,10 +89,18 @@ class Memory:
         return worst
 
     @cached_property
+    def error_band(self) -> Floats:
+        """Share of the total by which the compiler may differ, `(n,)`."""
+        return np.where(self._beyond > 0, np.maximum(self.usual_band, self.rescue_band), self.usual_band)
+
+    @cached_property
+    def _beyond(self) -> Floats:
+        return np.maximum(self.arguments_bytes + self.worst_bytes - self.limit_bytes, 0.0)
+
+    @cached_property
     def relief(self) -> Term:
         """What the compiler saves before it refuses, as a negative number of bytes."""
-        beyond = np.maximum(self.arguments_bytes + self.worst_bytes - self.limit_bytes, 0.0)
-        o = np.minimum(RELIEF_SHARE * beyond, RELIEF_LIMIT * self.limit_bytes)
+        o = np.minimum(RELIEF_SHARE * self._beyond, RELIEF_LIMIT * self.limit_bytes)
         return Term("relief_bytes", relief_bytes, {"o": o})
 
     @property
@@ -136,7 +146,8 @@ def memory(case: Case, candidates: Candidates) -> Memory:
     return Memory(
         state=setting.state,
         moments=moments(setting),
-        error_band=error_band(setting),
+        usual_band=usual_band(setting),
+        rescue_band=RESCUE[setting.fuses_matmuls],
         limit_bytes=case.cluster.hbm_limit_bytes,
         offloaded_bytes=offloaded_bytes(setting),
     )
