@@ -42,9 +42,10 @@ DENSE_MOMENTS: dict[str, tuple[float, float, float]] = {
 """The same on the dense path; the slots' own gradient comes with the second. Source: buffer dumps of mixtral-8x7b with
 capacity factor 1.25, deepseek2-16b with 1.0."""
 
-PRESSED_ROWS = 4.0
-"""Sorted rows of `experts_backward` when the compiler recomputes the experts' output before it goes back: with a tensor
-axis, experts wider than the model, or pressed for memory. Source: buffer dumps of mixtral-8x7b, qwen3-235b on expert 8."""
+ALL_ROWS, SPLIT_ROWS, PRESSED_ROWS = 6.0, 5.0, 4.0
+"""Sorted rows of `experts_backward`; with a tensor axis; and when the experts' output is recomputed before it goes back:
+experts wider than the model, jax's own grouped matmul on a tensor axis, or short of memory. Source: buffer dumps of
+qwen3-30b with and without tensor 4, mixtral-8x7b on tensor 2 and 4 and expert 8, qwen3-235b on expert 8."""
 
 PRESSURE = 0.9
 """Share of the usable HBM above which the compiler's scheduler saves memory. Source: qwen3-30b on expert 8 (51%) keeps
@@ -116,20 +117,24 @@ def expert_moments(layer: Layer, setting: Setting, *, pressed: Bools | None = No
         gathered_weights(setting, attention_weights(layer, setting), setting.gathers),
     ]
     counts = SPARSE_MOMENTS if setting.case.runtime.sparse_matmul else DENSE_MOMENTS
-    early = (setting.here.tensor > 1) | (ff.width > setting.width)
-    saves = early if pressed is None else early | pressed
+    least = _sorted_rows(ff, setting, pressed)
     copies = _layout_copies(setting)
     return {
         name: [
             *alive,
             *_slots(ff, setting, 2.0 if name == "slots_backward" else 1.0),
-            *_rows(
-                ff, setting, np.where(saves, min(rows, PRESSED_ROWS), rows), hidden + BIASES * ff.bias * (hidden > 1)
-            ),
+            *_rows(ff, setting, np.minimum(rows, least), hidden + BIASES * ff.bias * (hidden > 1)),
             _matrices(ff, setting, matrices + copies.get(name, 0.0)),
         ]
         for name, (rows, hidden, matrices) in counts.items()
     }
+
+
+def _sorted_rows(ff: FeedForward, setting: Setting, pressed: Bools | None) -> Floats:
+    split = setting.here.tensor > 1
+    before = np.where(split, not setting.case.runtime.megablox, ff.width > setting.width)
+    early = before if pressed is None else before | pressed
+    return np.where(early, PRESSED_ROWS, np.where(split, SPLIT_ROWS, ALL_ROWS))
 
 
 def _rows(ff: FeedForward, setting: Setting, rows: Floats | float, hidden: float) -> list[Part]:

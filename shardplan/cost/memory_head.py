@@ -18,6 +18,12 @@ LATE_RINGS = ("tpu7x", "v6e")
 FEW_ROWS = 2
 """Sequences on a device up to which other chips' rings start before. Source: llama3.1-8b and 70b, qwen3-30b on v5p."""
 
+WAITING_SHARDS = 4
+"""Devices sharing a weight beside a tensor axis for which the head's gradient waits; it does not at 2, 8 and 32.
+
+Source: llama3.1-8b on tensor 2, 4 and 8, qwen3-30b and mixtral-8x7b on tensor 2 and 4.
+"""
+
 HOLE_UNDER_LOGITS = 0.3
 """Room the heap loses under a logits gradient that waits, as a share of it: its place is chosen for the layers' backward
 pass. Source: buffer dumps of llama3.1-8b on tpu7x-64 and on v5p-64 with context 4."""
@@ -83,7 +89,8 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     rings_late = (setting.case.cluster.chip.name in LATE_RINGS) | (here.context > 1) | (here.rows > FEW_ROWS)
     smaller = here.head_tokens <= setting.width
     staged = setting.fuses_matmuls & (setting.stages > 1)
-    eager = (here.rows <= 1) | (here.tensor > 2) | setting.lean | staged  # noqa: PLR2004 - two devices are one chip
+    across = (here.tensor > 1) & (here.expert == 1) & (setting.shards != 1) & (setting.shards != WAITING_SHARDS)
+    eager = (here.rows <= 1) | across | setting.lean | staged
     whole = np.where(setting.shards == 1, np.True_, smaller | ~eager)
     rings_late = rings_late & (not setting.case.architecture.tied_embeddings)
     waits: Bools = np.where(setting.ring, rings_late, whole) & setting.untiled
