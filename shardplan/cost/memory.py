@@ -38,9 +38,10 @@ KINDS = (
 )
 """Kinds of memory every breakdown names, first and in this order."""
 
-RELIEF_SHARE, RELIEF_LIMIT = 0.55, 0.05
-"""Of what exceeds the limit the compiler saves this share by rematerialising and compressing, at most this share of the
-limit: medians over the refused points of the corpus. What it saves never makes them fit."""
+RELIEF: dict[bool, tuple[float, float]] = {True: (0.25, 1.0), False: (0.55, 0.05)}
+"""Of what exceeds the limit the compiler saves the first share by rematerialising and compressing, at most the second
+share of the limit: medians over the refused points of the corpus, on chips that fuse matmuls and on others. What it saves
+never makes them fit."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class Memory:
     moments: tuple[Moment, ...]
     usual_band: Floats
     """Share of the total by which the compiler may differ, from the corpus of compiled points; `(n,)`."""
-    rescue_band: float
-    """The same beyond the limit, where the compiler rematerialises until it fits, or gives up."""
+    fuses_matmuls: bool
+    """What the chip's compiler does, see `memory_setting.Setting`."""
     limit_bytes: float
     """What the compiler lets a device use."""
     offloaded_bytes: Floats
@@ -91,7 +92,8 @@ class Memory:
     @cached_property
     def error_band(self) -> Floats:
         """Share of the total by which the compiler may differ, `(n,)`."""
-        return np.where(self._beyond > 0, np.maximum(self.usual_band, self.rescue_band), self.usual_band)
+        beyond = np.maximum(self.usual_band, RESCUE[self.fuses_matmuls])
+        return np.where(self._beyond > 0, beyond, self.usual_band)
 
     @cached_property
     def _beyond(self) -> Floats:
@@ -100,7 +102,8 @@ class Memory:
     @cached_property
     def relief(self) -> Term:
         """What the compiler saves before it refuses, as a negative number of bytes."""
-        o = np.minimum(RELIEF_SHARE * self._beyond, RELIEF_LIMIT * self.limit_bytes)
+        share, most = RELIEF[self.fuses_matmuls]
+        o = np.minimum(share * self._beyond, most * self.limit_bytes)
         return Term("relief_bytes", relief_bytes, {"o": o})
 
     @property
@@ -147,7 +150,7 @@ def memory(case: Case, candidates: Candidates) -> Memory:
         state=setting.state,
         moments=moments(setting),
         usual_band=usual_band(setting),
-        rescue_band=RESCUE[setting.fuses_matmuls],
+        fuses_matmuls=setting.fuses_matmuls,
         limit_bytes=case.cluster.hbm_limit_bytes,
         offloaded_bytes=offloaded_bytes(setting),
     )
