@@ -89,7 +89,8 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     rings_late = (setting.case.cluster.chip.name in LATE_RINGS) | (here.context > 1) | (here.rows > FEW_ROWS)
     smaller = here.head_tokens <= setting.width
     staged = setting.fuses_matmuls & (setting.stages > 1)
-    across = (here.tensor > 1) & (here.expert == 1) & (setting.shards != 1) & (setting.shards != WAITING_SHARDS)
+    alone = (here.expert == 1) & (setting.case.cluster.slices == 1)
+    across = (here.tensor > 1) & alone & (setting.shards != 1) & (setting.shards != WAITING_SHARDS)
     eager = (here.rows <= 1) | across | setting.lean | staged
     whole = np.where(setting.shards == 1, np.True_, smaller | ~eager)
     rings_late = rings_late & (not setting.case.architecture.tied_embeddings)
