@@ -17,37 +17,37 @@ import numpy as np
 
 
 def received_bytes(V: Any, N: Any) -> Any:
-    """Bytes a device receives to gather an array, or to have its shard reduced."""
+    """Bytes a device receives to gather an array, or to have its shard reduced. Source: scaling book, sharding, AllGather."""
     return V * (1 - 1 / N)
 
 
 def reduced_bytes(V: Any, N: Any) -> Any:
-    """Bytes a device receives in an all-reduce: a reduce-scatter and an all-gather."""
+    """Bytes of an all-reduce: a reduce-scatter and an all-gather. Source: scaling book, sharding, AllReduce."""
     return 2 * V * (1 - 1 / N)
 
 
 def passed_bytes(B: Any) -> Any:
-    """Bytes a device passes to the next."""
+    """Bytes a device passes to the next. Source: scaling book, sharding, permute."""
     return B * 1
 
 
 def left_bytes(B: Any, K: Any) -> Any:
-    """Bytes of an all-to-all that leave the slice."""
+    """Bytes of an all-to-all that leave the slice. Source: scaling book, sharding, AllToAll."""
     return B * (1 - 1 / K)
 
 
 def dcn_passed_bytes(B: Any, K: Any) -> Any:
-    """Bytes a device at the edge of its slice passes on."""
+    """Bytes a device at the edge of its slice passes on. Source: scaling book, training, pipelining."""
     return B * (K > 1)
 
 
 def dcn_gathered_bytes(V: Any, N: Any, K: Any) -> Any:
-    """Bytes of a slice's shard that a device fetches from, or adds up over, the other slices."""
+    """Bytes of a slice's shard that a device fetches from, or adds up over, the other slices. Source: scaling book, training, several slices."""
     return V / N * (1 - 1 / K)
 
 
 def dcn_reduced_bytes(V: Any, N: Any, K: Any) -> Any:
-    """Bytes a device receives to all-reduce its shard over the slices."""
+    """Bytes a device receives to all-reduce its shard over the slices. Source: scaling book, training, several slices."""
     return 2 * V / N * (1 - 1 / K)
 
 

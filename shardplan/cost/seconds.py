@@ -77,7 +77,7 @@ def hidden_s(K: Any, c: Any, h: Any) -> Any:
 
 
 def exposed_s(K: Any, h: Any) -> Any:
-    """Seconds of communication that the step waits for."""
+    """Seconds of communication that the step waits for. Source: rules/calibration/overlap.yaml."""
     return K - h
 
 
