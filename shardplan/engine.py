@@ -77,17 +77,23 @@ def decide(case: Case, top: int = 5, objective: Objective = "step-time") -> Plan
 
 def check_split(case: Case, split: Candidates, name: str) -> CheckOut:
     """The verdict on one configuration (the only candidate), with everything that stands in its way and ways out."""
+    result = judge_split(case, split, name)
+    if result.verdict in {"fits", "invalid"}:
+        return result
+    return result.model_copy(update={"fixes": fixes_for(case, split.split_at(0))})
+
+
+def judge_split(case: Case, split: Candidates, name: str) -> CheckOut:
+    """The verdict on one configuration (the only candidate), with everything that stands in its way."""
     priced = Priced.of(case, profile(case), catalogue(), split)
     facts = priced.facts.at(0)
-    firing = priced.verdicts.firing(0)
-    forbidding = [rule for rule in firing if rule.effect == "forbid"]
+    forbidding = [rule for rule in priced.verdicts.firing(0) if rule.effect == "forbid"]
     problems = [ProblemOut(code=rule.code, message=rule.message(facts), hint=rule.hint(facts)) for rule in forbidding]
     verdict = priced.verdict(0)
     if any(rule.family != "memory" for rule in forbidding):
         verdict = "invalid"
     choice = priced.choice(0, 1).model_copy(update={"verdict": verdict})
-    fixes = () if verdict in ("fits", "invalid") else fixes_for(case, split.split_at(0))
-    return CheckOut(id=name, verdict=verdict, problems=tuple(problems), choice=choice, fixes=fixes)
+    return CheckOut(id=name, verdict=verdict, problems=tuple(problems), choice=choice)
 
 
 def explain(case: Case, rank: int = 1, objective: Objective = "step-time") -> ExplanationOut:

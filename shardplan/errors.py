@@ -111,9 +111,15 @@ class DisagreementError(ValueError):
 
 def suggest(word: object, known: Iterable[object]) -> str | None:
     """The known word nearest to a misspelt one as "did you mean ...?", or None if nothing is near."""
+    near = nearest(word, known)
+    return f"did you mean {near!r}?" if near else None
+
+
+def nearest(word: object, known: Iterable[object]) -> str | None:
+    """The known word nearest to a misspelt one, or None if nothing is near."""
     from difflib import get_close_matches
 
     by_lower = {str(name).lower(): str(name) for name in known}
     # Guard: difflib is quadratic in the word; a pasted megabyte is no typo.
     near = get_close_matches(str(word).lower()[:200], by_lower, n=1, cutoff=0.6)
-    return f"did you mean {by_lower[near[0]]!r}?" if near else None
+    return by_lower[near[0]] if near else None

@@ -15,6 +15,7 @@ from shardplan.engine import check_split
 from shardplan.enumeration import split_rows
 from shardplan.errors import Diagnostic, ExitCode, InputError, InvalidShardingError, Mark
 from shardplan.load import load_case, load_command, load_record
+from shardplan.patch import Attempt, patch_for
 from shardplan.plan import CheckOut, ChoiceOut, PlanOut, ProblemOut
 from shardplan.source import build, parse_json, read_document, read_text
 from shardplan.source.files import decode
@@ -47,28 +48,33 @@ def check_case(path: str) -> Judged:
     return Judged((check_split(case, split_rows(case, case.plan), case.name),))
 
 
-def check_plan(path: str, rank: int) -> Judged:
+def check_plan(path: str, rank: int, *, fix: bool = False) -> Judged:
     """The verdict on one plan of what `recommend -o json` (or yaml) printed, by the flags it would be launched with."""
     document = read_document(path)
     plan = build(PlanOut, document)
     choice = plan_of_rank(plan, rank, document.mark(("plans",)))
-    shape = "x".join(str(side) for side in plan.cluster.topology)
-    name = f"{plan.case}#{rank}"
-    record = {
-        "id": name,
-        "topology": f"{plan.cluster.chip}-{shape}",
+    record = flag_record(plan, choice)
+    result = _verdict(record["id"], partial(load_record, record))
+    return Judged((_mended(result, Attempt.of_record(record)) if fix else result,))
+
+
+def flag_record(plan: PlanOut, choice: ChoiceOut) -> dict[str, Any]:
+    """A plan that was printed as `{"id", "topology", "slices", "flags"}`, the way launches are read back."""
+    return {
+        "id": f"{plan.case}#{choice.rank}",
+        "topology": f"{plan.cluster.chip}-{'x'.join(map(str, plan.cluster.topology))}",
         "slices": plan.cluster.slices,
         "flags": dict(choice.maxtext_flags),
     }
-    return Judged((_verdict(name, partial(load_record, record)),))
 
 
-def check_command(words: Sequence[str], accelerator: str | None, slices: int | None) -> Judged:
+def check_command(words: Sequence[str], accelerator: str | None, slices: int | None, *, fix: bool = False) -> Judged:
     """The verdict on a MaxText command line."""
-    return Judged((_verdict("command", partial(load_command, words, accelerator=accelerator, slices=slices)),))
+    result = _verdict("command", partial(load_command, words, accelerator=accelerator, slices=slices))
+    return Judged((_mended(result, Attempt.of_command(words, accelerator, slices)) if fix else result,))
 
 
-def check_lines(path: str) -> Judged:
+def check_lines(path: str, *, fix: bool = False) -> Judged:
     """The verdicts on JSON lines of `{"id", "topology", "slices", "flags"}`; `-` reads stdin."""
     if path == STDIN:
         name, text = "stdin", decode(sys.stdin.buffer.read(MAX_LINES_BYTES), "stdin")
@@ -81,7 +87,8 @@ def check_lines(path: str) -> Judged:
             continue
         try:
             record = _record(line, name)
-            results.append(_verdict(str(record.get("id") or f"line {number}"), partial(load_record, record)))
+            result = _verdict(str(record.get("id") or f"line {number}"), partial(load_record, record))
+            results.append(_mended(result, Attempt.of_record(record)) if fix else result)
         except InputError as error:
             unreadable += (_at_line(diagnostic, name, number) for diagnostic in error.diagnostics)
     if not results and not unreadable:
@@ -118,6 +125,13 @@ def _verdict(name: str, load: Callable[[], Launch]) -> CheckOut:
         return CheckOut(id=name, verdict="invalid", problems=problems, choice=None)
     result = check_split(launch.case, split_rows(launch.case, launch.split), name)
     return result.model_copy(update={"notes": (*launch.echo, *launch.notes, *result.notes)})
+
+
+def _mended(result: CheckOut, attempt: Attempt | None) -> CheckOut:
+    """The verdict with the smallest change that would make it a good one, if it is none and there is one."""
+    if result.verdict == "fits" or attempt is None:
+        return result
+    return result.model_copy(update={"patch": patch_for(attempt)})
 
 
 def _record(line: str, name: str) -> dict[str, Any]:

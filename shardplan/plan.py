@@ -179,6 +179,29 @@ class PlanOut(Output):
     notes: tuple[str, ...] = ()
 
 
+class FlagOut(Output):
+    """A launch flag that changes; null where it is not given."""
+
+    key: str
+    old: int | float | str | bool | None
+    new: int | float | str | bool | None
+
+
+class PatchOut(Output):
+    """The smallest change of flags found that makes a launch legal and fitting; checked again before it is printed."""
+
+    changes: tuple[FlagOut, ...]
+    patch: tuple[str, ...]
+    """The change as a unified diff of the flags, one flag a line."""
+    command: str
+    """The whole launch with the change."""
+    verdict: Verdict
+    total_bytes: float
+    limit_bytes: float
+    estimate_s: float
+    global_batch: int
+
+
 class CheckOut(Output):
     """Result of `check` for one configuration."""
 
@@ -188,6 +211,8 @@ class CheckOut(Output):
     notes: tuple[str, ...] = ()
     choice: ChoiceOut | None
     fixes: tuple[FixOut, ...] = ()
+    patch: PatchOut | None = None
+    """With --fix, for what does not fit or is invalid; null where no change was found."""
 
 
 class LineOut(Output):
@@ -282,3 +307,56 @@ class ScaleOut(Output):
     communication_bound_from: int | None
     """Fewest chips from which the best plan waits for communication more than the threshold allows."""
     notes: tuple[str, ...] = ()
+
+
+class SideOut(Output):
+    """One of two plans that are compared, or the old one with one change."""
+
+    name: str
+    verdict: Verdict
+    problems: tuple[ProblemOut, ...]
+    strategy: str
+    remat_policy: str
+    global_batch: int
+    memory_bytes: float
+    limit_bytes: float
+    communication_bytes: float
+    """All collectives of one step, on one device."""
+    exposed_comm_s: float
+    step_s: float
+    error_band: float
+    tokens_per_s_per_device: float
+
+
+class EffectOut(Output):
+    """What a change adds, on one device and step."""
+
+    memory_bytes: float = 0.0
+    communication_bytes: float = 0.0
+    exposed_comm_s: float = 0.0
+    step_s: float = 0.0
+    tokens_per_s_per_device: float = 0.0
+
+
+class ChangeOut(Output):
+    """One change between two plans, and what it does on its own to the old one."""
+
+    change: str
+    old: str
+    new: str
+    flags: tuple[FlagOut, ...]
+    alone: SideOut
+    """The old plan with this change only."""
+    effect: EffectOut
+
+
+class DiffOut(Output):
+    """Result of `diff`."""
+
+    schema_version: str = SCHEMA_VERSION
+    old: SideOut
+    new: SideOut
+    flags: tuple[FlagOut, ...]
+    changes: tuple[ChangeOut, ...]
+    total: EffectOut
+    """What all changes do together; more or less than the sum of each on its own."""

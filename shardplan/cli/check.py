@@ -44,6 +44,9 @@ def check(
         typer.Option("--from", metavar="FILE", help="JSON lines of id, topology, slices and flags; - for stdin."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Let at risk count as does not fit.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Find the smallest change of flags that makes it legal and fitting.")
+    ] = False,
     output: OutputOption = None,
     width: WidthOption = None,
 ) -> None:
@@ -56,6 +59,7 @@ def check(
       shardplan check --accelerator tpu7x-256 --slices 1 -- \
         python3 -m maxtext.trainers.pre_train.train base.yml model_name=llama3.1-8b ici_fsdp_parallelism=-1
       shardplan check --from configurations.jsonl -o json
+      shardplan check --fix --plan plan.json --rank 2
     """
     command = (context.obj or {}).get("command_line")
     given = {"CASE": case, "--plan": plan, "--from": from_file, "-- COMMAND": command}
@@ -65,6 +69,8 @@ def check(
         raise typer.BadParameter(f"give exactly one of {', '.join(given)}; found {found}.", context)
     if command is None and (accelerator is not None or slices is not None):
         raise typer.BadParameter("--accelerator and --slices belong to a launch command after --.", context)
+    if fix and case is not None:
+        raise typer.BadParameter("--fix changes flags: of a launch command, --plan or --from.", context)
     from shardplan import gate
     from shardplan.cli.diagnostics import print_diagnostics
     from shardplan.cli.output import finish, show
@@ -73,12 +79,12 @@ def check(
     if case is not None:
         judged = gate.check_case(case)
     elif plan is not None:
-        judged = gate.check_plan(plan, rank)
+        judged = gate.check_plan(plan, rank, fix=fix)
     elif from_file is not None:
-        judged = gate.check_lines(from_file)
+        judged = gate.check_lines(from_file, fix=fix)
     else:
         assert command is not None, "one of the four was given"
-        judged = gate.check_command(command, accelerator, slices)
+        judged = gate.check_command(command, accelerator, slices, fix=fix)
     if judged.results:
         show(judged.results, lambda: check_page(judged.results), output, width)
     if judged.unreadable:

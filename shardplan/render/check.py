@@ -16,7 +16,7 @@ from shardplan.render.words import (
     time_text,
     verdict_text,
 )
-from shardplan.units import format_bytes, format_fraction
+from shardplan.units import format_bytes, format_fraction, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def check_page(results: Sequence[CheckOut]) -> Document:
 def _one(result: CheckOut) -> Document:
     words, tone = VERDICTS[result.verdict]
     choice = result.choice
-    blocks: list[Fields | Grid | Lines] = [problems(result.problems), fixes(result.fixes)]
+    blocks: list[Fields | Grid | Lines] = [problems(result.problems), fixes(result.fixes), *_fixed(result)]
     if choice is not None:
         margin = choice.memory.limit_bytes - choice.memory.total_bytes
         room = f"{format_bytes(abs(margin))} {'free' if margin >= 0 else 'too much'}"
@@ -78,6 +78,21 @@ def _one(result: CheckOut) -> Document:
     return Document(f"{result.id}: {words}", (*blocks, Lines("notes", texts(*result.notes))))
 
 
+def _fixed(result: CheckOut) -> tuple[Lines, ...]:
+    """The smallest change that makes it fit, and the launch with it."""
+    patch = result.patch
+    if patch is None:
+        return ()
+    outcome = (
+        f"{format_bytes(patch.total_bytes)} of {format_bytes(patch.limit_bytes)}, {format_seconds(patch.estimate_s)} a step "
+        f"of {patch.global_batch:,} sequences"
+    )
+    return (
+        Lines(f"smallest change that fits: {outcome}", texts(*patch.patch), verbatim=True),
+        Lines("the launch with it", texts(*patch.command.splitlines()), verbatim=True),
+    )
+
+
 def _batch(result: CheckOut) -> str:
     choice = result.choice
     assert choice is not None, "a batch needs a choice"
@@ -91,7 +106,10 @@ def _many(results: Sequence[CheckOut]) -> Document:
         f"{n:,} {VERDICTS[v][0] if n == 1 else PLURALS.get(v, VERDICTS[v][0])}" for v in VERDICTS if (n := counts[v])
     ]
     title = f"{len(results):,} configurations: {', '.join(words)}"
-    return Document(title, (Grid("", COLUMNS, tuple(_row(result) for result in results)),))
+    changes = (
+        Lines(f"{r.id}: smallest change that fits", texts(*r.patch.patch), verbatim=True) for r in results if r.patch
+    )
+    return Document(title, (Grid("", COLUMNS, tuple(_row(result) for result in results)), *changes))
 
 
 def _row(result: CheckOut) -> tuple[Text, ...]:
