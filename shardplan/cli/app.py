@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from shardplan import __version__
-from shardplan.cli import check, chips, explain, export, init, models, recommend, rules, scale, schema, verify
+from shardplan.cli import check, chips, diff, explain, export, init, models, recommend, rules, scale, schema, verify
 from shardplan.cli.help import MEANINGS, OWN_WORDS, exit_codes, help_text
 
 app = typer.Typer(
@@ -63,6 +63,11 @@ for command, summary, codes in (
         scale.scale,
         "Find the best plan on more and more chips.",
         exit_codes("something fits on some size", "nothing fits on any size"),
+    ),
+    (
+        diff.diff,
+        "Compare two plans, change by change.",
+        exit_codes("compared", invalid="MaxText or the hardware would refuse one of the launches"),
     ),
     (init.init, "Print a commented starter case.", exit_codes()),
     (models.models, "List the model presets, or describe one model.", exit_codes()),

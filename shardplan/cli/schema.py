@@ -15,11 +15,14 @@ class Schema(StrEnum):
     CHECK = "check"
     EXPLAIN = "explain"
     VERIFY = "verify"
+    DIFF = "diff"
     SCALE = "scale"
 
 
 def schema(
-    name: Annotated[Schema, typer.Argument(help="Whose output: recommend (plan), check, explain, verify or scale.")],
+    name: Annotated[
+        Schema, typer.Argument(help="Whose output: recommend (plan), check, explain, verify, scale or diff.")
+    ],
 ) -> None:
     r"""Print the JSON Schema of a command's `-o json`, generated from the output types.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shardplan.plan import CheckOut, ExplanationOut, PlanOut, ScaleOut, VerifyOut
+from shardplan.plan import CheckOut, DiffOut, ExplanationOut, PlanOut, ScaleOut, VerifyOut
 from shardplan.source.schema import json_schema
 
 SCHEMAS: dict[str, Any] = {
@@ -13,6 +13,7 @@ SCHEMAS: dict[str, Any] = {
     "check": list[CheckOut],
     "explain": ExplanationOut,
     "verify": VerifyOut | list[VerifyOut],
+    "diff": DiffOut,
     "scale": ScaleOut,
 }
 """What each command prints with `-o json`; `check`, and `verify --top`, print a list."""

@@ -41,6 +41,7 @@ def test_the_commands_are_these() -> None:
         (),
         ("chips",),
         ("check",),
+        ("diff",),
         ("explain",),
         ("export",),
         ("export", "jax"),
