@@ -124,13 +124,17 @@ def simplicity_keys(candidates: Candidates, demotions: Ints, preferred: Bools) -
     )
 
 
-def mechanisms(candidates: Candidates) -> Ints:
+A_TENSOR_MORE = 0.05
+"""What each offloaded tensor counts for beside the mechanism of offloading: among equals, the host carries less."""
+
+
+def mechanisms(candidates: Candidates) -> Floats:
     """Mechanisms a variant adds to its mesh, `(n,)`: accumulation, vocabulary tiling, host offload, split torus axes.
 
     Which activations are kept on the device is not one: it costs the user nothing.
     """
-    offloads = np.array([bool(policy.offload) for policy in candidates.remat_policies])
-    found: Ints = np.sum(
+    offloads = np.array([bool(p.offload) + A_TENSOR_MORE * len(p.offload) for p in candidates.remat_policies])
+    found: Floats = np.sum(
         [
             candidates.gradient_accumulation > 1,
             candidates.num_vocab_tiling > 1,

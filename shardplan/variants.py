@@ -1,8 +1,8 @@
 """Variants of a split: remat policies x vocabulary tilings. MaxText's named policies, and custom sets chosen by value.
 
 A named activation is worth the seconds it spares for the bytes it keeps. Both are priced on one plain split of the case;
-the sets to try are the prefixes of the tensors in the order of their worth, kept on the device, with and without the
-layer inputs on the host, or all on the host.
+the sets to try keep a prefix of the tensors in the order of their worth on the device or on the host, and recompute the
+others or keep them on the host.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 VOCAB_TILINGS = (1, 4, 16)
 LAYER_INPUT = "decoder_layer_input"
 """Kept on the device by every policy that does not send it to the host: the scanned loop carries it."""
+_INPUT_HOSTED = {LAYER_INPUT: "offload"}
 WORTH_SHARE = 1e-4
 """Share of the step a tensor must spare to be worth keeping."""
 
@@ -93,10 +94,11 @@ def by_value(case: Case, split: Candidates) -> tuple[str, ...]:
 
 
 def _custom_sets(names: Sequence[str]) -> list[RematPolicy]:
-    """Prefixes of the tensors on the device; the same with the layer inputs on the host; and all of it on the host."""
-    sets = [custom({LAYER_INPUT: "offload"})]
-    for length in range(1, len(names) + 1):
-        kept = dict.fromkeys(names[:length], "device")
-        sets += [custom(kept), custom({**kept, LAYER_INPUT: "offload"})]
-        sets.append(custom(dict.fromkeys((*names[:length], LAYER_INPUT), "offload")))
-    return sets
+    """Prefixes of the tensors kept on the device, the others recomputed or on the host, layer inputs here or there."""
+    found: dict[RematPolicy, None] = {}
+    for length in range(len(names) + 1):
+        kept, others = dict.fromkeys(names[:length], "device"), dict.fromkeys(names[length:], "offload")
+        hosted = dict.fromkeys(names[:length], "offload")
+        for tensors in (kept, kept | _INPUT_HOSTED, kept | others | _INPUT_HOSTED, hosted | _INPUT_HOSTED):
+            found[custom(tensors)] = None
+    return list(found)[1:]
