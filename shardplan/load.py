@@ -48,6 +48,8 @@ def load_command(words: Sequence[str], *, accelerator: str | None = None, slices
             flags[key], marks[key] = text, mark
     settings = read_settings(flags, "command line", marks)
     settings.notes += command.notes
+    if command.libtpu_init_args:
+        settings.notes.append("LIBTPU_INIT_ARGS is not read: memory is that of the compiler without extra flags")
     return _launch(settings, accelerator or command.accelerator, slices or command.slices, "command line")
 
 

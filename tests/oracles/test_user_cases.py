@@ -18,7 +18,7 @@ import pytest
 from shardplan.chips import resolve_cluster
 from shardplan.cost.parameters import total_parameters
 from shardplan.engine import decide
-from shardplan.gate import check_lines
+from shardplan.gate import check_command, check_lines
 from shardplan.load import load_record, parse_case
 from shardplan.source import parse_json
 from shardplan.spec import AXES
@@ -194,6 +194,19 @@ def _need(result: CheckOut) -> str:
         return _texts(result.problems)[0]
     memory = result.choice.memory
     return f"{memory.total_bytes / GIB:.2f} GiB +- {memory.error_band:.1%} of {memory.limit_bytes / GIB:.2f}"
+
+
+def test_a_script_is_judged_as_it_is_written() -> None:
+    """T01: the launch of MaxText's v4/52b.sh before and after it was mended; its compiler flags are not priced, and it says so."""
+    flags = " ".join(f"{key}={value}" for key, value in CASES["T01"]["flags"].items())
+    line = f"export LIBTPU_INIT_ARGS='--xla_enable_async_all_gather=true'; python3 -m maxtext.trainers.pre_train.train base.yml {flags}"
+    before, after = (
+        check_command([line + more], "v4-384", 2).results[0] for more in ("", " num_vocab_tiling=8 attention=flash")
+    )
+    assert before.choice is not None
+    assert after.choice is not None
+    assert any("LIBTPU_INIT_ARGS is not read" in note for note in before.notes)
+    assert after.choice.memory.total_bytes < before.choice.memory.total_bytes
 
 
 SIZED = [case for case in RUN if "billions" in case]
