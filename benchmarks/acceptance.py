@@ -34,7 +34,7 @@ RESULTS = Path(__file__).parent.parent / "tests" / "data" / "maxtext_acceptance.
 RECIPES = RESULTS.parent / "recipe_launches.jsonl"
 KINDS = {"v4": "TPU v4", "v5e": "TPU v5 lite", "v5p": "TPU v5", "v6e": "TPU v6 lite", "tpu7x": "TPU7x"}
 """What jax calls the chips."""
-PER_CASE = 8
+PER_CASE = 6
 """Plans taken from each case, spread over all of its legal ones."""
 MODELS = (
     "llama3.1-8b", "llama3.1-70b", "llama3.1-405b", "mixtral-8x7b", "qwen3-235b-a22b", "qwen3-32b", "deepseek3-671b",

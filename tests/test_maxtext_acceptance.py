@@ -15,6 +15,7 @@ from shardplan.maxtext_keys import table
 DATA = Path(__file__).parent / "data" / "maxtext_acceptance.jsonl"
 ROWS = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
 EMITTED = [row for row in ROWS if row["kind"] == "emitted"]
+PUBLISHED = [row for row in ROWS if row["kind"] == "published"]
 CHANGED = [row for row in ROWS if row["kind"] == "changed"]
 
 
@@ -44,6 +45,17 @@ def test_our_verdict_is_maxtexts_on_both_sides_of_the_line(tmp_path: Path) -> No
     assert [str(diagnostic) for diagnostic in judged.unreadable] == []
     ours = {result.id: result.verdict != "invalid" for result in judged.results}
     assert [row["id"] for row in CHANGED if ours[row["id"]] != row["accepted"]] == []
+
+
+def test_published_recipes_are_judged_as_maxtext_judges_them(tmp_path: Path) -> None:
+    """Recipes were written for many releases; 0.2.5 no longer knows some of their keys."""
+    path = tmp_path / "published.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in PUBLISHED), encoding="utf-8")
+    judged = check_lines(str(path))
+    assert all("custom_mesh" in diagnostic.message for diagnostic in judged.unreadable)
+    ours = {result.id: result.verdict != "invalid" for result in judged.results}
+    assert len(ours) >= 150
+    assert [row["id"] for row in PUBLISHED if ours.get(row["id"], row["accepted"]) != row["accepted"]] == []
 
 
 def test_a_refusal_of_ours_says_why(tmp_path: Path) -> None:
