@@ -17,6 +17,7 @@ from shardplan.source import build, read_document
 from shardplan.spec import Architecture, Case, Runtime, Split, Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -42,6 +43,11 @@ class Run:
 def read_runs(path: Path) -> tuple[Run, ...]:
     """The runs of a file, in its order."""
     return tuple(_run(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines() if line)
+
+
+def newest(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """The last run of each configuration: ids up to the revision, whatever launched it."""
+    return tuple({run.name.partition("@")[0].removesuffix("/xpk"): run for run in runs}.values())
 
 
 def _run(row: dict[str, Any]) -> Run:
