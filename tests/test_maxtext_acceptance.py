@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from shardplan.gate import check_lines
+import pytest
+
+from shardplan.gate import Judged, check_lines
 from shardplan.load import load_record
 from shardplan.maxtext_keys import table
 
@@ -35,31 +38,36 @@ def test_emitted_flags_are_known_closed_and_read_back() -> None:
         assert split.per_device_batch == row["flags"]["per_device_batch_size"]
 
 
-def test_our_verdict_is_maxtexts_on_both_sides_of_the_line(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """Our verdicts on the published and the changed launches."""
+    path = tmp_path_factory.mktemp("launches") / "launches.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in PUBLISHED + CHANGED), encoding="utf-8")
+    return check_lines(str(path))
+
+
+def disagreements(judged: Judged, rows: list[dict[str, Any]]) -> list[str]:
+    ours = {result.id: result.verdict != "invalid" for result in judged.results}
+    return [row["id"] for row in rows if ours.get(row["id"], row["accepted"]) != row["accepted"]]
+
+
+def test_our_verdict_is_maxtexts_on_both_sides_of_the_line(judged: Judged) -> None:
     refused = [row for row in CHANGED if not row["accepted"]]
     assert len(refused) >= 100
     assert len(CHANGED) - len(refused) >= 100
-    path = tmp_path / "changed.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in CHANGED), encoding="utf-8")
-    judged = check_lines(str(path))
-    assert [str(diagnostic) for diagnostic in judged.unreadable] == []
-    ours = {result.id: result.verdict != "invalid" for result in judged.results}
-    assert [row["id"] for row in CHANGED if ours[row["id"]] != row["accepted"]] == []
+    assert disagreements(judged, CHANGED) == []
 
 
-def test_published_recipes_are_judged_as_maxtext_judges_them(tmp_path: Path) -> None:
+def test_published_recipes_are_judged_as_maxtext_judges_them(judged: Judged) -> None:
     """Recipes were written for many releases; 0.2.5 no longer knows some of their keys."""
-    path = tmp_path / "published.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in PUBLISHED), encoding="utf-8")
-    judged = check_lines(str(path))
+    assert len(PUBLISHED) >= 150
+    assert disagreements(judged, PUBLISHED) == []
+
+
+def test_only_custom_meshes_are_not_judged(judged: Judged) -> None:
     assert all("custom_mesh" in diagnostic.message for diagnostic in judged.unreadable)
-    ours = {result.id: result.verdict != "invalid" for result in judged.results}
-    assert len(ours) >= 150
-    assert [row["id"] for row in PUBLISHED if ours.get(row["id"], row["accepted"]) != row["accepted"]] == []
+    assert len(judged.results) >= len(PUBLISHED) + len(CHANGED) - 2
 
 
-def test_a_refusal_of_ours_says_why(tmp_path: Path) -> None:
-    path = tmp_path / "refused.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in CHANGED if not row["accepted"]), encoding="utf-8")
-    for result in check_lines(str(path)).results:
-        assert result.problems, result.id
+def test_a_refusal_of_ours_says_why(judged: Judged) -> None:
+    assert [result.id for result in judged.results if result.verdict == "invalid" and not result.problems] == []
