@@ -65,14 +65,22 @@ def attention(layer: Layer, setting: Setting) -> list[Part]:
         found.append(part("layer_work", "unnormed", terms.attention_bytes, n=n, N=N, K=K, H=H, J=0, x=1.0, t=t))
     if runtime.attention == "dot_product":
         return [*found, _scores(layer, setting, 1.0)]
+    if runtime.tokamax_splash:
+        found.append(queries(layer, setting, 1.0))
     return [*found, softmax_statistics(layer, setting)]
+
+
+def queries(layer: Layer, setting: Setting, count: Floats | float) -> Part:
+    """Arrays as large as the queries: pieces of their rotation, and copies in another layout."""
+    n, t = setting.here.tokens, setting.here.tensor
+    W = layer.attention.n_query_heads * padded(layer.attention.qk_width)
+    return part("layer_work", "query_copies", terms.feed_forward_bytes, c=count, n=n, F=W, t=t)
 
 
 def softmax_statistics(layer: Layer, setting: Setting) -> Part:
     """Log-sum-exp of every query: whole lanes as the kernel writes it, one number as it is kept."""
     n, t, N = setting.here.tokens, setting.here.tensor, layer.attention.n_query_heads
-    wide = 0.0 if setting.case.runtime.tokamax_splash else setting.recomputed("context")
-    S = 1.0 + (LANES - 1.0) * wide
+    S = 1.0 + (LANES - 1.0) * setting.recomputed("context")
     return part("layer_work", "softmax_statistics", terms.statistics_bytes, n=n, N=N, S=S, t=t)
 
 
@@ -127,10 +135,13 @@ def dense_moments(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
     # SparseCores gather into one buffer and hand over another: whole matrices are there twice.
     whole = (1.0 if setting.fuses_matmuls else 2.0) * gather * ~setting.ring
     gradient = stream(setting, 1.0)
+    # Attention is recomputed for its gradients alone, so late that its rotation is alive here too.
+    rotating = setting.kept("out_proj") & (setting.recomputed("query_proj") > 0)
     return {
         "feed_forward_backward": [
             gradient,
             *alive,
+            queries(layer, setting, 4.0 * rotating),
             gathered_stream(setting, 2.0),
             hidden(
                 ff, setting, recomputed_hidden(ff, setting) + outputs * (1.0 + apart) + setting.split - setting.lean
@@ -140,7 +151,7 @@ def dense_moments(layer: Layer, setting: Setting) -> dict[str, list[Part]]:
         ],
         "attention_backward": [
             gradient,
-            *alive,
+            *(p for p in alive if p[1].name != "softmax_statistics_bytes"),
             gathered_stream(setting, 3.0),
             hidden(ff, setting, 1.0 + outputs),
             *_attention_gradients(layer, setting),
@@ -173,7 +184,11 @@ def _attention_gradients(layer: Layer, setting: Setting) -> list[Part]:
     a, n, t = layer.attention, setting.here.tokens, setting.here.tensor
     N, K, H, J = a.n_query_heads, a.n_key_value_heads, padded(a.qk_width), padded(a.v_width)
     x = setting.here.context
-    found = [part("layer_work", "attention_gradients", terms.attention_bytes, n=n, N=N, K=K, H=H, J=J, x=x, t=t)]
+    rotation = 2.0 + setting.kept("query_proj")
+    found = [
+        part("layer_work", "attention_gradients", terms.attention_bytes, n=n, N=N, K=K, H=H, J=J, x=x, t=t),
+        queries(layer, setting, rotation),
+    ]
     return found if setting.case.runtime.attention == "flash" else [*found, _scores(layer, setting, 2.0)]
 
 
