@@ -27,7 +27,7 @@ FITS, AT_RISK, DOES_NOT_FIT = 0, 1, 2
 
 PRINCIPLE = (
     "fits before at risk; then {objective}, where plans within {tolerance:.0%} count as equal; then the simpler mesh "
-    "(fewer demoting rules, fewer axes, the table's own choice, lower degrees); then more headroom. "
+    "(fewer demoting rules, fewer axes and mechanisms, the table's own choice, lower degrees); then more headroom. "
     "Each mesh is listed once, at its best remat policy, batch split and tiling; each of gradient accumulation, tiling, "
     "host offload and split axes must gain {tolerance:.0%}"
 )
@@ -117,7 +117,7 @@ def simplicity_keys(candidates: Candidates, demotions: Ints, preferred: Bools) -
             degrees += np.log2(column) * (axis not in ("fsdp", "data"))
     return (
         demotions.astype(float),
-        axes_in_use,
+        axes_in_use + mechanisms(candidates),
         -preferred.astype(float),
         degrees,
         candidates.needs_split.astype(float),
