@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.chips import resolve_cluster
 from shardplan.errors import Diagnostic, InputError, InvalidShardingError, Mark
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from shardplan.candidates import Candidates
     from shardplan.loaders.maxtext_flags import Launch, Settings
     from shardplan.spec import Architecture, Case, Cluster
+
+MAX_SLICES: Final = 1_000_000
+"""More slices than this are a slip of the keyboard."""
 
 
 def load_case(path: str | Path) -> Case:
@@ -115,6 +118,9 @@ def _cluster(settings: Settings, accelerator: str | None, slices: int | None) ->
             [Diagnostic("SP011", "which accelerator? the command does not say", Mark(settings.source), hint)]
         )
     number = slices or max(settings["compile_topology_num_slices"], settings["num_slices"], 1)
+    if number > MAX_SLICES:
+        message = f"{number:,} slices; expected at most {MAX_SLICES:,}"
+        raise InputError([Diagnostic("SP013", message, settings.mark("compile_topology_num_slices"))])
     mark = Mark(settings.source) if accelerator else settings.mark("compile_topology")
     return resolve_cluster(None, accelerator=name, slices=number, mark=mark)
 

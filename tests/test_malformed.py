@@ -386,7 +386,7 @@ def test_launches_maxtext_would_refuse_end_in_3(name: str) -> None:
     [
         {}, {"flags": {}}, {"flags": [], "topology": "tpu7x-8"}, {"flags": {}, "topology": 8},
         {"flags": {}, "topology": "tpu7x-8", "slices": 0}, {"flags": {}, "topology": "tpu7x-8", "slices": True},
-        {"flags": {}, "topology": "tpu7x-7"}, {"flags": None, "topology": None, "slices": "2"},
+        {"flags": {}, "topology": "tpu7x-7"}, {"flags": {}, "topology": "tpu7x-8", "slices": 10**12}, {"flags": None, "topology": None, "slices": "2"},
     ],
 )  # fmt: skip
 def test_malformed_records_are_refused(record: dict[str, Any]) -> None:
