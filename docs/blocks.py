@@ -74,7 +74,8 @@ def run(command: str) -> str:
     program, *arguments = shlex.split(command)
     assert program == "shardplan", f"not one of ours: {command}"
     if not {"-o", "--output", "--help", "export", "schema", "init"} & set(arguments):
-        arguments += ["-o", "table", "--width", str(WIDTH)]
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        arguments[end:end] = ["-o", "table", "--width", str(WIDTH)]
     out = io.StringIO()
     with contextlib.chdir(ROOT), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         cli.main(arguments)

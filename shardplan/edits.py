@@ -23,6 +23,7 @@ TILINGS: Final = (1, 2, 4, 8, 16, 32)
 MOST_HALVINGS: Final = 6
 MOST_LAYERS: Final = 1000
 SMALLEST_TILE_TOKENS: Final = 128
+LARGER_TILES: Final = (512, 1024, 4096)
 TRAINED: Final = frozenset({
     "max_target_length", "model_name", "opt_type", "weight_dtype", "grad_dtype", "mu_dtype", "dtype", "quantization",
     "capacity_factor", "per_device_batch_size", "gradient_accumulation_steps",
@@ -90,8 +91,11 @@ def _memory(settings: Settings) -> Iterator[Edit]:
 def _batches(settings: Settings, devices: int) -> Iterator[Edit]:
     """More micro-steps of fewer rows; and batches of a nearby whole number of rows for ever fewer groups of devices."""
     batch, steps = settings["per_device_batch_size"], settings["gradient_accumulation_steps"]
-    if batch <= 0 or steps <= 0:
+    if steps <= 0:
+        yield Edit({"gradient_accumulation_steps": 1})
+    if batch <= 0:
         yield Edit({"per_device_batch_size": 1}, alters=True)
+    if batch <= 0 or steps <= 0:
         return
     for halvings in range(1, MOST_HALVINGS + 1):
         smaller = {
@@ -176,16 +180,21 @@ def _meant(name: str) -> str | None:
 
 
 def _switches(settings: Settings) -> Iterator[Edit]:
-    """Leave to override the model's own settings, attention tiles that divide the sequence, balanced context or not."""
+    """Leave to override the model's own settings, tiles that divide the sequence, sequences of whole tiles, other kernels."""
     yield Edit({"override_model_config": True}, distance=1)
     sequence, context = settings["max_target_length"], max(1, settings["ici_context_parallelism"])
-    if isinstance(sequence, int) and sequence > 0:
+    if sequence > 0:
+        for tile in (SMALLEST_TILE_TOKENS, *LARGER_TILES):
+            for whole in {max(tile, sequence // tile * tile), -(-sequence // tile) * tile} - {sequence}:
+                yield Edit({"max_target_length": whole}, alters=True, distance=_doublings(whole, sequence))
         for key in (*QUERY_TILES, *KEY_TILES, *COMPUTE_TILES):
             if key in settings.given:
                 tokens = sequence // context if key in QUERY_TILES else sequence
                 tile = max(SMALLEST_TILE_TOKENS, min(tokens & -tokens, settings[COMPUTE_TILES.get(key, key)]))
                 whole = 1 << (tile.bit_length() - 1)
                 yield Edit({key: whole}, distance=_doublings(whole, settings[key]))
+    if settings["attention"] != "dot_product":
+        yield Edit({"attention": "dot_product"}, distance=1)
     for key in ("context_parallel_load_balance", "use_tokamax_splash", "sparse_matmul", "megablox", "scan_layers"):
         yield Edit({key: not settings[key]}, distance=1)
     for strategy in ("all_gather", "ring", "ulysses"):

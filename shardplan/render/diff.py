@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from shardplan.render.document import Column, Document, Grid, Lines, Text, texts
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 EFFECTS = (
     Column("memory", right=True),
     Column("moved", right=True),
-    Column("waits", right=True),
+    Column("waits", right=True, under="moved"),
     Column("step time", right=True),
-    Column("tokens/s/device", right=True),
+    Column("tokens/s/device", right=True, under="step time"),
 )
 
 
@@ -54,11 +55,11 @@ def _sides(old: SideOut, new: SideOut) -> Grid:
     """Both plans, one a row."""
     columns = (
         Column("plan"), Column("mesh"), Column("remat", under="mesh"), Column("batch", right=True),
-        Column("HBM a device", right=True), Column("limit", right=True), *EFFECTS[1:], Column("verdict"),
+        Column("HBM a device", right=True), Column("limit", right=True, under="HBM a device"), *EFFECTS[1:], Column("verdict"),
     )  # fmt: skip
     rows = tuple(
         texts(
-            Text(f"{which}: {side.name}", "strong"),
+            Text(which, "strong"),
             side.strategy,
             side.remat_policy,
             f"{side.global_batch:,}",
@@ -79,7 +80,8 @@ def _change(change: ChangeOut) -> tuple[Text, ...]:
     verdict = verdict_text(change.alone.verdict)
     codes = " ".join(problem.code for problem in change.alone.problems)
     then = Text(f"{verdict.text} {codes}".strip(), verdict.tone)
-    return texts(Text(change.change, "strong"), change.old, change.new, *_effects(change.effect), then)
+    name = re.sub(r"\b(optimizer|runtime)\.", "", change.change).replace("_", " ")
+    return texts(Text(name, "strong"), change.old, change.new, *_effects(change.effect), then)
 
 
 def _effects(effect: EffectOut) -> tuple[str, ...]:
