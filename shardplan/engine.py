@@ -24,10 +24,9 @@ from shardplan.plan import (
     ProfileOut,
 )
 from shardplan.profile import Profile, profile
-from shardplan.ranking import PRINCIPLE
+from shardplan.reasons import notes, why_lower
 from shardplan.rules import Catalogue, load_catalogue
 from shardplan.search import Found, Question, search
-from shardplan.thresholds import threshold
 from shardplan.units import format_bytes
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def decide(case: Case, top: int = 5, objective: Objective = "step-time") -> Plan
         closest=closest,
         problems=() if plans else tuple(_problems(found, closest)),
         fixes=() if plans else tuple(_ways_out(case, closest, objective)),
-        notes=tuple(_notes(seen, plans, objective)),
+        notes=tuple(notes(seen, plans, objective)),
     )
 
 
@@ -116,7 +115,7 @@ def explain(case: Case, rank: int = 1, objective: Objective = "step-time") -> Ex
         memory=memory_lines(priced, row),
         communication=communication_lines(priced, row),
         time=time_lines(priced, row),
-        next_plan=_why_lower(choice, following) if following else "",
+        next_plan=why_lower(choice, following) if following else "",
     )
 
 
@@ -147,56 +146,6 @@ def cluster_out(case: Case) -> ClusterOut:
         hbm_limit_bytes=cluster.hbm_limit_bytes,
         wraps=wraps(cluster),
         resolution=resolution(cluster),
-    )
-
-
-def _notes(seen: Profile, plans: tuple[ChoiceOut, ...], objective: str) -> Iterator[str]:
-    """How the plans are ordered, and where the cost model overrules the decision table."""
-    yield "ranked by: " + PRINCIPLE.format(objective=objective, tolerance=threshold("ranking_tolerance"))
-    if not plans:
-        return
-    wanted, first = _kinds(seen.strategy), plans[0]
-    if _kinds(first.strategy) == wanted:
-        yield f"the decision table ({seen.row}: {seen.strategy}) and the cost model agree"
-        return
-    table = next((plan for plan in plans if _kinds(plan.strategy) == wanted), None)
-    if table is None:
-        reason = f"no plan of the table's kind is among the first {len(plans)}"
-    elif table.verdict == first.verdict:
-        reason = f"the table's best, rank {table.rank}, {_slower_by(first, table)}"
-    else:
-        reason = f"the table's best, rank {table.rank}, is {table.verdict.replace('_', ' ')}"
-    yield f"the decision table ({seen.row}) says {seen.strategy}; the cost model says {first.strategy}: {reason}"
-
-
-def _kinds(strategy: str) -> frozenset[str]:
-    """The kinds of parallelism of a strategy; data parallelism goes with any, both FSDP axes are one kind."""
-    words = strategy.replace("FSDP-T", "FSDP").replace(",", " ").split()
-    return frozenset(words) & {"FSDP", "TP", "CP", "EP", "PP"}
-
-
-def _why_lower(choice: ChoiceOut, following: ChoiceOut) -> str:
-    """Why the plan after one ranks lower, with the numbers of both."""
-    name = f"rank {following.rank} ({following.strategy})"
-    if following.verdict != choice.verdict:
-        return f"{name} is {following.verdict.replace('_', ' ')}, this plan {choice.verdict.replace('_', ' ')}"
-    slower, tolerance = following.time.estimate_s / choice.time.estimate_s - 1, threshold("ranking_tolerance")
-    if slower > tolerance:
-        return f"{name} {_slower_by(choice, following)}"
-    return (
-        f"{name} is within {tolerance:.0%} ({slower:+.1%}); this plan is the simpler one or leaves more headroom "
-        f"({format_bytes(choice.memory.total_bytes)} against {format_bytes(following.memory.total_bytes)})"
-    )
-
-
-def _slower_by(first: ChoiceOut, second: ChoiceOut) -> str:
-    """How much longer the second plan takes, and the part of the step that differs most."""
-    parts = {name: second.time.breakdown[name] - value for name, value in first.time.breakdown.items()}
-    name = max(parts, key=lambda part: parts[part])
-    return (
-        f"takes {second.time.estimate_s:.2f} s against {first.time.estimate_s:.2f} s "
-        f"({second.time.estimate_s / first.time.estimate_s - 1:+.1%}), most of the difference in "
-        f"{name.removesuffix('_s').replace('_', ' ')} ({parts[name]:+.2f} s)"
     )
 
 

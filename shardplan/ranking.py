@@ -29,13 +29,23 @@ PRINCIPLE = (
     "fits before at risk; then {objective}, where plans within {tolerance:.0%} count as equal; then the simpler mesh "
     "(fewer demoting rules, fewer axes and mechanisms, the table's own choice, lower degrees); then more headroom. "
     "Each mesh is listed once, at its best remat policy, batch split and tiling; each of gradient accumulation, tiling, "
-    "host offload and split axes must gain {tolerance:.0%}"
+    "host offload and split axes must gain {tolerance:.0%}, tensor, expert or pipeline parallelism {margin:.0%}"
 )
 
 
-def score(objective: Objective, seconds_per_sequence: Floats, total_bytes: Floats) -> Floats:
-    """What is minimised, `(n,)`. Chips are fixed, so the cheapest token is the fastest one: cost follows step time."""
-    return total_bytes if objective == "memory" else seconds_per_sequence
+MODEL_PARALLEL = ("tensor", "expert", "pipeline")
+"""Axes whose cost the published runs do not pin down: no Ironwood recipe uses them."""
+
+
+def score(objective: Objective, candidates: Candidates, step_s: Floats, total_bytes: Floats) -> Floats:
+    """What is minimised, `(n,)`: bytes, or seconds a sequence with a margin on axes that no published run vouches for.
+
+    Chips are fixed, so the cheapest token is the fastest one: cost follows step time.
+    """
+    if objective == "memory":
+        return total_bytes
+    margin = threshold("model_parallel_margin") * (candidates.degree(*MODEL_PARALLEL) > 1)
+    return step_s / candidates.global_batch * (1 + margin)
 
 
 @dataclass(frozen=True, slots=True)

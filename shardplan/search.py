@@ -159,7 +159,7 @@ def _priced(question: Question, fresh: Candidates, tally: dict[str, int]) -> Sta
     for code, count in verdicts.tally().items():
         tally[code] = tally.get(code, 0) + count
     total, kept = estimates.memory.total_bytes, fresh.take(keep)
-    scores = score(question.objective, estimates.time.estimate_s / fresh.global_batch, total)
+    scores = score(question.objective, fresh, estimates.time.estimate_s, total)
     classes = fit_classes(case, total, estimates.memory.error_band)
     simplicity = simplicity_keys(kept, verdicts.demotions[keep], verdicts.preferred[keep])
     return Standing(kept, scores[keep], classes[keep], -total[keep], simplicity)

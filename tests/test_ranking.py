@@ -15,6 +15,7 @@ from shardplan.ranking import (
     fit_classes,
     mechanisms,
     mesh_identity,
+    score,
     simplicity_keys,
 )
 from shardplan.spec import Split
@@ -147,3 +148,12 @@ def test_the_error_band_decides_between_fits_and_at_risk() -> None:
     assert fit_classes(case, total, band).tolist() == [FITS, AT_RISK, AT_RISK, DOES_NOT_FIT]
     careful = case.model_copy(update={"constraints": case.constraints.model_copy(update={"hbm_headroom": 0.1})})
     assert fit_classes(careful, total, band)[0] == AT_RISK
+
+
+def test_axes_without_published_evidence_carry_a_margin() -> None:
+    splits = [Split(ici={"fsdp": 8}, per_device_batch=1), Split(ici={"fsdp": 4, "expert": 2}, per_device_batch=1)]
+    candidates = Candidates.of_splits(splits, [1] * 2, [False] * 2)
+    step, total = np.array([8.0, 8.0]), np.array([5.0, 4.0])
+    assert score("step-time", candidates, step, total).tolist() == [1.0, 1.1]
+    assert score("cost", candidates, step, total).tolist() == [1.0, 1.1]
+    assert score("memory", candidates, step, total).tolist() == [5.0, 4.0]
