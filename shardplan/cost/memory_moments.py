@@ -12,7 +12,15 @@ from shardplan.cost import memory_terms as terms
 from shardplan.cost.memory_experts import PRESSURE, expert_moments, held_experts, staged_experts, unrolled_experts
 from shardplan.cost.memory_head import after_loss, embedding_scratch, loss, pipeline_outputs
 from shardplan.cost.memory_layers import dense_moments, held_dense, staged_dense
-from shardplan.cost.memory_saved import last_iteration, layer_gradients, relaid_last, saved_activations, weight_copies
+from shardplan.cost.memory_saved import (
+    last_iteration,
+    layer_gradients,
+    relaid,
+    relaid_last,
+    returned_stack,
+    saved_activations,
+    weight_copies,
+)
 from shardplan.cost.memory_setting import Part, Setting, part
 from shardplan.cost.memory_update import prefetched_moments, update
 
@@ -94,6 +102,8 @@ def _moments(setting: Setting) -> Iterator[Moment]:
     yield Moment("optimizer_update", Alive(()), tuple(update(setting)), holes)
     saved = Alive((*saved_activations(setting), *weight_copies(setting), *embedding_scratch(setting), *unrolled))
     yield Moment("loss_and_logits", saved, tuple(loss(setting)), holes)
+    if relaid(setting).any():
+        yield Moment("returned_stack", saved, (*returned_stack(setting), *after_loss(setting)), holes)
     if (setting.candidates.dcn.pipeline > 1).any():
         yield Moment("pipeline_outputs", saved, tuple(pipeline_outputs(setting)), holes)
     through = (*saved.parts, *layer_gradients(setting), *prefetched_moments(setting), *after_loss(setting))

@@ -82,6 +82,20 @@ def relaid_last(setting: Setting) -> Bools:
     return _offloads(setting, lambda name: name != INPUT) & ~relaid(setting)
 
 
+def returned_stack(setting: Setting) -> list[Part]:
+    """The largest stack that went to the host, back on the device whole and again in a second layout.
+
+    Seen with one sequence a device, whose stacks the loop wants in another layout than they were sent in. Source: buffer
+    dump of qwen3-8b on tpu7x-32.
+    """
+    comes_back = relaid(setting) & (setting.here.rows <= 1)
+    largest = np.zeros(len(setting.candidates))
+    for named in named_activations(setting):
+        sent = setting.offloaded(*named.policy_names) * named.passes * named.bytes
+        largest = np.maximum(largest, sent)
+    return [part("saved_activations", "returned_stack", terms.kept_bytes, L=2.0 * comes_back, a=largest)]
+
+
 def _offloads(setting: Setting, wanted: Callable[[str], bool]) -> Bools:
     policies = setting.candidates.remat_policies
     found = np.array([any(wanted(name) for name in policy.offload) for policy in policies])
