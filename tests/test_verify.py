@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from fixtures.fake_maxtext import MEMORY, answer, fake_python
 
 from shardplan.errors import InputError
 from shardplan.verify.environment import VARIABLE, find_environment
@@ -19,34 +19,6 @@ from shardplan.verify.runner import cache_folder, compile_flags
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-FAKE = """#!{python}
-import json, os, sys, time
-if sys.argv[1] == "-c":
-    print(json.dumps({{"maxtext": {maxtext!r}, "jax": "0.12", "libtpu": "0.0.52"}}))
-    sys.exit()
-request = json.load(sys.stdin)
-open({calls!r}, "a").write(json.dumps(request) + "\\n")
-def say(**event): print(json.dumps(event), flush=True)
-say(stage="import")
-say(stage="compile")
-{action}
-"""
-MEMORY = {"argument_size_in_bytes": 10, "temp_size_in_bytes": 20, "peak_memory_in_bytes": 25}
-
-
-def fake_python(folder: Path, action: str, maxtext: str | None = "0.2.5") -> str:
-    """A Python with a MaxText that acts as told; its calls are in `folder/calls`."""
-    path = folder / "python"
-    text = FAKE.format(python=sys.executable, maxtext=maxtext, calls=str(folder / "calls"), action=action)
-    path.write_text(text)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
-
-
-def answer(**result: object) -> str:
-    """The action that gives a result."""
-    return f"say(result={ {'seconds': 1.5, 'mesh': {'fsdp': 8}} | result!r})"
 
 
 def test_memory_is_passed_on_with_the_stages(tmp_path: Path) -> None:
@@ -143,12 +115,12 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", ours], stderr=subprocess.DEVNULL)
     pids = tmp_path / "pids"
-    for _ in range(200):
+    for _ in range(1200):
         if pids.exists() and pids.read_text().endswith("\n"):
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    process.wait(10)
+    process.wait(60)
     for pid in pids.read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
