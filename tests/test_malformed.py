@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from shardplan.errors import ExitCode, InputError, InvalidShardingError, ShardplanError
@@ -329,6 +329,7 @@ COMMANDS: dict[str, str] = {
     "a short sequence": LAUNCH + " max_target_length=64",
     "a sequence of 10**30": LAUNCH + f" max_target_length={10**30}",
     "float32 activations": LAUNCH + " dtype=float32",
+    "a billion microbatches": LAUNCH + " ici_pipeline_parallelism=2 num_pipeline_microbatches=2000000000",
     "an int4 recipe": LAUNCH + " quantization=int4",
     "xpk without a command": "xpk workload create --tpu-type tpu7x-16",
 }
@@ -475,6 +476,8 @@ FLAG_TEXTS = st.one_of(
 )  # fmt: skip
 
 
+@example(flags=[("compile_topology_num_slices", "1000000001")])
+@example(flags=[("sa_block_q", "1000000001")])
 @settings(max_examples=150, deadline=None)
 @given(flags=st.lists(st.tuples(FLAG_KEYS, FLAG_TEXTS), max_size=6))
 def test_any_flags_are_read_or_refused(flags: list[tuple[str, str]]) -> None:

@@ -15,6 +15,7 @@ QUERY_TILES: Final = ("sa_block_q", "sa_block_q_dkv", "sa_block_q_dq")
 KEY_TILES: Final = ("sa_block_kv", "sa_block_kv_dkv", "sa_block_kv_dq")
 COMPUTE_TILES: Final = {"sa_block_kv_compute": "sa_block_kv", "sa_block_kv_dkv_compute": "sa_block_kv_dkv"}
 _LANES: Final = 128
+_MOST_MICROBATCHES: Final = 1_000_000
 _ONLY_WITH_EXPERT_AXIS: Final = ("use_random_routing", "use_ragged_sort")
 
 
@@ -83,5 +84,9 @@ def microbatches_of(settings: Settings, architecture: Architecture, stages: int)
         least = f", at least {2 * stages} with delayed activations" if delay else ""
         message = f"num_pipeline_microbatches is {microbatches}; expected a multiple of the {stages} stages{least}"
         settings.refuse("SP015", "num_pipeline_microbatches", message)
+        return None
+    if microbatches > _MOST_MICROBATCHES:
+        message = f"num_pipeline_microbatches is {microbatches}; expected at most {_MOST_MICROBATCHES:,}"
+        settings.cannot("num_pipeline_microbatches", message)
         return None
     return int(microbatches)

@@ -102,7 +102,7 @@ def runtime_of(settings: Settings) -> Runtime | None:
     gather = "once" if settings["pipeline_fsdp_ag_once"] else "per_iteration"
     chosen: dict[str, Any] = {
         "attention": attention,
-        "attention_tile_tokens": max(1, *(settings[key] for key in QUERY_TILES)),
+        "attention_tile_tokens": min(max(1, *(settings[key] for key in QUERY_TILES)), LARGEST["max_target_length"]),
         "tokamax_splash": settings["use_tokamax_splash"],
         "fused_attention_backward": settings["sa_use_fused_bwd_kernel"],
         "iota_embed": settings["use_iota_embed"],
