@@ -185,7 +185,7 @@ def _switches(settings: Settings) -> Iterator[Edit]:
     sequence, context = settings["max_target_length"], max(1, settings["ici_context_parallelism"])
     if sequence > 0:
         for tile in (SMALLEST_TILE_TOKENS, *LARGER_TILES):
-            for whole in {max(tile, sequence // tile * tile), -(-sequence // tile) * tile} - {sequence}:
+            for whole in sorted({max(tile, sequence // tile * tile), -(-sequence // tile) * tile} - {sequence}):
                 yield Edit({"max_target_length": whole}, alters=True, distance=_doublings(whole, sequence))
         for key in (*QUERY_TILES, *KEY_TILES, *COMPUTE_TILES):
             if key in settings.given:
@@ -193,8 +193,9 @@ def _switches(settings: Settings) -> Iterator[Edit]:
                 tile = max(SMALLEST_TILE_TOKENS, min(tokens & -tokens, settings[COMPUTE_TILES.get(key, key)]))
                 whole = 1 << (tile.bit_length() - 1)
                 yield Edit({key: whole}, distance=_doublings(whole, settings[key]))
-    if settings["attention"] != "dot_product":
-        yield Edit({"attention": "dot_product"}, distance=1)
+    for kernel in ("flash", "dot_product"):
+        if settings["attention"] not in {kernel, "autoselected" if kernel == "flash" else ""}:
+            yield Edit({"attention": kernel}, distance=0.5)
     for key in ("context_parallel_load_balance", "use_tokamax_splash", "sparse_matmul", "megablox", "scan_layers"):
         yield Edit({key: not settings[key]}, distance=1)
     for strategy in ("all_gather", "ring", "ulysses"):

@@ -15,7 +15,7 @@ from shardplan.choice import Priced
 from shardplan.edits import edits_of
 from shardplan.engine import catalogue
 from shardplan.enumeration import split_rows
-from shardplan.errors import InputError, InvalidShardingError
+from shardplan.errors import InvalidShardingError, ShardplanError
 from shardplan.load import load_record
 from shardplan.profile import profile
 from shardplan.ranking import FITS, fit_classes
@@ -40,7 +40,7 @@ class Standing:
     """How far a state is from legal and fitting; compared field by field, smaller is nearer."""
 
     phase: int
-    """2: cannot be read as a legal launch; 1: rules forbid it; 0: only memory is left."""
+    """3: cannot be modelled; 2: MaxText would refuse the flags; 1: rules forbid it; 0: only memory is left."""
     problems: frozenset[str]
     excess: float
     """Bytes over what counts as fitting, over the limit; at most 0 where it fits."""
@@ -139,16 +139,15 @@ def _key(flags: Flags) -> str:
 
 
 def _judged(states: Iterable[State], machine: Machine) -> Iterator[State]:
-    """The states that can be read, with their standing; launches that differ in their split only are priced together."""
+    """The states with their standing; launches that differ in their split only are priced together."""
     groups: list[tuple[Case, list[State]]] = []
     for state in states:
         try:
             launch = machine.launch(state.flags)
-        except InvalidShardingError as error:
+        except ShardplanError as error:
             problems = frozenset(diagnostic.message for diagnostic in error.diagnostics)
-            yield replace(state, standing=Standing(2, problems, math.inf))
-            continue
-        except InputError:
+            phase = 2 if isinstance(error, InvalidShardingError) else 3
+            yield replace(state, standing=Standing(phase, problems, math.inf))
             continue
         case, read = _unsplit(launch.case), replace(state, launch=launch)
         for known, members in groups:

@@ -52,6 +52,15 @@ BROKEN: dict[str, tuple[str, int, dict[str, Any], dict[str, Any]]] = {
         {"num_pipeline_microbatches": 8, "num_layers_per_pipeline_stage": 4},
     ),
     "tile that does not divide the sequence": ("tpu7x-256", 1, {"sa_block_q": 500}, {"sa_block_q": 256}),
+    "sequence of no whole tile": (
+        "v6e-64", 1, {"model_name": "llama3.1-8b", "max_target_length": 1000}, {"attention": "dot_product"},
+    ),
+    "values of another type": (
+        "tpu7x-256", 1, {"scan_layers": "maybe", "attention": "flsh"}, {"scan_layers": None, "attention": "flash"},
+    ),
+    "no micro-steps": ("tpu7x-256", 1, {"gradient_accumulation_steps": 0}, {"gradient_accumulation_steps": 1}),
+    "no batch": ("tpu7x-256", 1, {"per_device_batch_size": 0}, {"per_device_batch_size": 1}),
+    "width the model has not": ("tpu7x-256", 1, {"base_emb_dim": 1234}, {"base_emb_dim": None}),
     "too large a batch": (
         "tpu7x-256", 1, {"per_device_batch_size": 64}, {"per_device_batch_size": 4, "gradient_accumulation_steps": 16},
     ),
