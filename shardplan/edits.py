@@ -69,6 +69,7 @@ def edits_of(flags: Mapping[str, Any], accelerator: str, slices: int, *, memory_
     if not memory_only:
         yield from _dropped(settings)
         yield from _switches(settings)
+        yield from _tiles(settings)
         yield from _pipeline(settings, counts)
 
 
@@ -180,27 +181,35 @@ def _meant(name: str) -> str | None:
 
 
 def _switches(settings: Settings) -> Iterator[Edit]:
-    """Leave to override the model's own settings, tiles that divide the sequence, sequences of whole tiles, other kernels."""
+    """Leave to override the model's own settings, other kernels, balanced context or not."""
     yield Edit({"override_model_config": True}, distance=1)
-    sequence, context = settings["max_target_length"], max(1, settings["ici_context_parallelism"])
-    if sequence > 0:
-        for tile in (SMALLEST_TILE_TOKENS, *LARGER_TILES):
-            for whole in sorted({max(tile, sequence // tile * tile), -(-sequence // tile) * tile} - {sequence}):
-                yield Edit({"max_target_length": whole}, alters=True, distance=_doublings(whole, sequence))
-        for key in (*QUERY_TILES, *KEY_TILES, *COMPUTE_TILES):
-            if key in settings.given:
-                tokens = sequence // context if key in QUERY_TILES else sequence
-                tile = max(SMALLEST_TILE_TOKENS, min(tokens & -tokens, settings[COMPUTE_TILES.get(key, key)]))
-                whole = 1 << (tile.bit_length() - 1)
-                yield Edit({key: whole}, distance=_doublings(whole, settings[key]))
-    for kernel in ("flash", "dot_product"):
-        if settings["attention"] not in {kernel, "autoselected" if kernel == "flash" else ""}:
+    for kernel, same in (("flash", "autoselected"), ("dot_product", "dot_product")):
+        if settings["attention"] not in {kernel, same}:
             yield Edit({"attention": kernel}, distance=0.5)
     for key in ("context_parallel_load_balance", "use_tokamax_splash", "sparse_matmul", "megablox", "scan_layers"):
         yield Edit({key: not settings[key]}, distance=1)
     for strategy in ("all_gather", "ring", "ulysses"):
         if strategy != settings["context_parallel_strategy"]:
             yield Edit({"context_parallel_strategy": strategy}, distance=1)
+
+
+def _tiles(settings: Settings) -> Iterator[Edit]:
+    """Attention tiles of a near power of two that divides the tokens, and sequences of whole tiles."""
+    sequence, context = settings["max_target_length"], max(1, settings["ici_context_parallelism"])
+    if sequence <= 0:
+        return
+    for tile in (SMALLEST_TILE_TOKENS, *LARGER_TILES):
+        for whole in sorted({max(tile, sequence // tile * tile), -(-sequence // tile) * tile} - {sequence}):
+            yield Edit({"max_target_length": whole}, alters=True, distance=_doublings(whole, sequence))
+    for key in (*QUERY_TILES, *KEY_TILES, *COMPUTE_TILES):
+        if key not in settings.given:
+            continue
+        tokens, given = sequence // context if key in QUERY_TILES else sequence, settings[key]
+        outer = settings[COMPUTE_TILES[key]] if key in COMPUTE_TILES else tokens
+        largest = max(SMALLEST_TILE_TOKENS, min(tokens & -tokens, outer))
+        power = 1 << max(0, given.bit_length() - 1)
+        for whole in sorted({min(max(near, SMALLEST_TILE_TOKENS), largest) for near in (power, 2 * power)}):
+            yield Edit({key: whole}, distance=_doublings(whole, given))
 
 
 def _pipeline(settings: Settings, counts: Mapping[str, int]) -> Iterator[Edit]:
