@@ -18,6 +18,7 @@ from shardplan.cost.memory_saved import (
     relaid,
     relaid_last,
     returned_stack,
+    returning,
     saved_activations,
     weight_copies,
 )
@@ -106,7 +107,13 @@ def _moments(setting: Setting) -> Iterator[Moment]:
         yield Moment("returned_stack", saved, (*returned_stack(setting), *after_loss(setting)), holes)
     if (setting.candidates.dcn.pipeline > 1).any():
         yield Moment("pipeline_outputs", saved, tuple(pipeline_outputs(setting)), holes)
-    through = (*saved.parts, *layer_gradients(setting), *prefetched_moments(setting), *after_loss(setting))
+    through = (
+        *saved.parts,
+        *layer_gradients(setting),
+        *prefetched_moments(setting),
+        *returning(setting),
+        *after_loss(setting),
+    )
     for group in looped:
         shared = Alive((*through, *_stage(group, setting)))
         for i, layer in enumerate(group.layers):

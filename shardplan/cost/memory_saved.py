@@ -102,6 +102,16 @@ def _offloads(setting: Setting, wanted: Callable[[str], bool]) -> Bools:
     return found[setting.candidates.remat]
 
 
+def returning(setting: Setting) -> list[Part]:
+    """Offloaded activations of the layer that goes back, on the device again."""
+    total = np.zeros(len(setting.candidates))
+    for named in named_activations(setting):
+        total = total + setting.offloaded(*named.policy_names) * named.bytes
+    if not total.any():
+        return []
+    return [part("layer_work", "returning_activations", terms.kept_bytes, L=1.0, a=total)]
+
+
 def last_iteration(setting: Setting) -> list[Part]:
     """Block inputs in a second layout."""
     here, L = setting.here, _blocks(setting) * ~setting.offloaded(INPUT) * relaid_last(setting)

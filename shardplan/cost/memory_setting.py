@@ -190,10 +190,12 @@ class Setting:
         """w, bytes of a stored weight."""
         return DTYPE_BYTES[self.case.workload.optimizer.weight_dtype]
 
-    @property
-    def gradient_bytes(self) -> int:
-        """g, bytes of a gradient: no wider than the weight it belongs to."""
-        return min(self.weight_bytes, DTYPE_BYTES[self.case.workload.optimizer.gradient_dtype])
+    @cached_property
+    def gradient_bytes(self) -> Floats:
+        """g, bytes of a gradient: no wider than its weight, and as wide where micro-steps are summed before the cast."""
+        narrow = min(self.weight_bytes, DTYPE_BYTES[self.case.workload.optimizer.gradient_dtype])
+        widths: Floats = np.where(self.candidates.gradient_accumulation > 1, float(self.weight_bytes), float(narrow))
+        return widths
 
     @cached_property
     def _meshes(self) -> tuple[Candidates, Callable[[Floats], Floats]]:

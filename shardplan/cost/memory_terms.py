@@ -19,9 +19,9 @@ def weight_copies_bytes(P: Ints) -> Floats:
     return 2.0 * P
 
 
-def layer_gradients_bytes(P: Ints, g: int) -> Floats:
+def layer_gradients_bytes(P: Floats, g: Floats) -> Floats:
     """Gradients of all scanned layers, stacked, sharded as the weights. Source: buffer dumps."""
-    return 1.0 * g * P
+    return g * P
 
 
 def accumulated_gradients_bytes(P: Ints, w: int) -> Floats:
