@@ -2,8 +2,8 @@
 
 usage: python -m benchmarks.ranks [--write]
 
-Model, chips, sequence and global batch are the run's; everything else is searched. The published mesh is looked for in the
-list; its own time is predicted with its own remat set. `--write` also puts the rows where the accuracy page reads them.
+Model, chips, sequence and global batch are the run's; everything else is searched, with keys and values gathered where a
+plan has context parallelism. The published mesh is looked for in the list; its own time is predicted with its own remat set. `--write` also puts the rows where the accuracy page reads them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from shardplan.profile import profile
 from shardplan.published import newest, read_runs
 from shardplan.ranking import mesh_identity
 from shardplan.search import Question, search
+from shardplan.spec import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -81,7 +82,8 @@ class RankRow:
 
 def rank_row(run: Run) -> RankRow:
     """Search again what a run was asked, and look for its plan."""
-    case = run.case.model_copy(update={"plan": None, "workload": _whole_batch(run)})
+    runtime = run.case.runtime.model_copy(update={"context_strategy": Runtime().context_strategy})
+    case = run.case.model_copy(update={"plan": None, "workload": _whole_batch(run), "runtime": runtime})
     found = search(Question(case, profile(case), catalogue(), "step-time", DEEP)).ranked
     published = _plan_row(run.case, run.candidates, run.candidates)
     if not len(found):

@@ -137,6 +137,14 @@ def mesh_kind(point: Compared) -> str:
     return "+".join(found) or "fsdp"
 
 
+def number_formats(point: Compared) -> str:
+    """Types that are not the default, and the optimizer, such as `moments bfloat16+muon`; `float32` where all are the default."""
+    settings = {"weight_dtype": "weights ", "mu_dtype": "moments ", "grad_dtype": "gradients ", "quantization": ""}
+    found = [f"{word}{point.flag(key)}" for key, word in settings.items() if point.flag(key) not in {None, "", "float32"}]
+    optimizer = point.flag("opt_type", "adamw")
+    return "+".join([*found, *([] if optimizer == "adamw" else [str(optimizer)])]) or "float32"
+
+
 DIMENSIONS: dict[str, Callable[[Compared], str]] = {
     "family": lambda point: point.family,
     "model": lambda point: str(point.flag("model_name", "default")),
@@ -144,6 +152,7 @@ DIMENSIONS: dict[str, Callable[[Compared], str]] = {
     "mesh": mesh_kind,
     "chip": lambda point: str(point.record["topology"]).split("-", maxsplit=1)[0],
     "sequence": lambda point: str(point.flag("max_target_length")),
+    "types": number_formats,
     "moment": lambda point: point.moment,
 }
 """What the report groups by."""
