@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Flags = Mapping[str, Any]
 
-MOST_EDITS: Final = 4
+MOST_EDITS: Final = 5
 BEAM: Final = 5
 """States that are edited again, of those a level has left unfit."""
 
