@@ -1,0 +1,124 @@
+"""On what: a chip with the source of every number, and slices of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from shardplan.spec.scalars import Count, Input, Number, OptionalCount, Text
+
+
+class Figure(Input):
+    """A number with where it comes from."""
+
+    value: Number
+    source: Text
+    kind: Literal["published", "derived", "measured"]
+    note: Text | None = None
+    alternatives: dict[str, Number] = {}
+    """What other sources say, by source."""
+
+
+class Nodes(Input):
+    """How Google Kubernetes Engine offers a chip: what a job must ask for to land on its nodes."""
+
+    accelerator: Text
+    """Value of the node label `cloud.google.com/gke-tpu-accelerator`."""
+    chips_per_node: Count
+    """Chips of one node of a slice; a smaller slice is one node."""
+    tpu_type_prefix: Text
+    """What xpk's `--tpu-type` begins with; its number counts as `accelerator_prefixes` says."""
+    source: Text
+    kind: Literal["published", "derived", "measured"]
+
+
+class Chip(Input):
+    """One accelerator generation. Figures are per chip unless the name says per device; SI units in the key."""
+
+    name: Text
+    title: Text
+    jax_devices_per_chip: Literal[1, 2]
+    torus_dims: Literal[2, 3]
+    max_chips: Count
+    chips_per_host: Count
+    aliases: tuple[Text, ...] = ()
+    """Other names of the chip; case, spaces, `-`, `_` and a leading `TPU` do not matter."""
+    accelerator_prefixes: dict[str, Literal["chips", "devices", "tensorcores"]]
+    """Spellings the cloud uses before `-N`, with what N counts."""
+    small_slices: tuple[tuple[Count, ...], ...]
+    """Slice shapes in chips that follow no rule: all of a 2D chip, those below one cube of a 3D chip."""
+    ring_slices: tuple[tuple[Count, ...], ...] = ()
+    """Small slices JAX lays out along one walk over the chips, so that any mesh fits."""
+    wrap_side: Count
+    """2D: an axis of this length wraps around. 3D: the side of the cubes larger slices are built of; those wrap on every axis."""
+    bf16_flops_per_s: Figure
+    fp8_flops_per_s: Figure | None = None
+    hbm_bytes: Figure
+    hbm_bytes_per_s: Figure
+    usable_hbm_bytes_per_device: Figure
+    """What the XLA compiler lets one JAX device use."""
+    ici_link_bytes_per_s: Figure
+    """One link, one way."""
+    d2d_bytes_per_s: Figure | None = None
+    """Die-to-die link between the two devices of a chip, one way."""
+    hop_latency_s: Figure
+    dcn_bytes_per_s: Figure
+    """Egress per chip."""
+    pcie_bytes_per_s: Figure
+    """Host link per chip, one way."""
+    host_ram_bytes: Figure | None = None
+    """Per host."""
+    vmem_bytes_per_core: Figure
+    tensorcores_per_chip: Count
+    sparsecores_per_chip: OptionalCount
+    mxu_dim: Count
+    usd_per_chip_hour: Figure | None = None
+    nodes: Nodes | None = None
+
+    def flops_per_s(self, precision: str) -> float:
+        """Peak dense FLOP/s of one JAX device for a matmul precision (`bf16` where the chip has no faster fp8)."""
+        figure = self.fp8_flops_per_s if precision == "fp8" and self.fp8_flops_per_s else self.bf16_flops_per_s
+        return figure.value / self.jax_devices_per_chip
+
+    @property
+    def hbm_bytes_per_s_per_device(self) -> float:
+        """HBM bandwidth of one JAX device."""
+        return self.hbm_bytes_per_s.value / self.jax_devices_per_chip
+
+
+class Cluster(Input):
+    """Slices of one shape. `topology` is in chips; a JAX device is a chip, or half of one on tpu7x."""
+
+    chip: Chip
+    topology: tuple[Count, ...]
+    slices: Count = 1
+    accelerator: Text | None = None
+    """The cloud's name the user wrote, if any."""
+    usd_per_chip_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    @property
+    def chips_per_slice(self) -> int:
+        """Chips of one slice."""
+        return math.prod(self.topology)
+
+    @property
+    def chips(self) -> int:
+        """Chips of all slices."""
+        return self.chips_per_slice * self.slices
+
+    @property
+    def devices_per_slice(self) -> int:
+        """JAX devices of one slice: what the ICI mesh axes multiply to."""
+        return self.chips_per_slice * self.chip.jax_devices_per_chip
+
+    @property
+    def devices(self) -> int:
+        """JAX devices of all slices."""
+        return self.devices_per_slice * self.slices
+
+    @property
+    def hbm_limit_bytes(self) -> float:
+        """HBM one JAX device may use, by the compiler's own limit."""
+        return self.chip.usable_hbm_bytes_per_device.value
