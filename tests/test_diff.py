@@ -128,6 +128,7 @@ def case(tmp_path: Path) -> Path:
     path = tmp_path / "case.yaml"
     path.write_text(
         "model: llama3.1-8b\nworkload: {sequence_length: 4096, global_batch: 128}\ncluster: {accelerator: tpu7x-32}\n"
+        "constraints: {remat: full, num_vocab_tiling: 1, gradient_accumulation: 1, max_tensor_parallelism: 1}\n"
     )
     return path
 
