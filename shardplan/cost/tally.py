@@ -150,7 +150,9 @@ class Tally:
         a, runtime = layer.attention, self.case.runtime
         tile = int(constant("kernels", "attention_tile_tokens"))
         share = tile_share(a, self.T, tile) if runtime.attention == "flash" else 1.0
-        uneven = 1.0 if runtime.context_load_balance else 2 - 1 / self.shapes.context
+        # Ulysses gives a device whole sequences of some heads: nobody has more of the triangle.
+        is_even = runtime.context_load_balance or runtime.context_strategy == "ulysses"
+        uneven = 1.0 if is_even else 2 - 1 / self.shapes.context
         rows = count * a.n_query_heads * uneven * np.ones_like(self.shapes.TP)
         again = self._recomputed((frozenset({"context"}),))
         Q, U = a.qk_width, a.v_width

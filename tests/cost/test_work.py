@@ -187,6 +187,13 @@ def test_unbalanced_context_shards_wait_for_the_last() -> None:
     assert uneven == pytest.approx(1.5 * even)
 
 
+def test_exchanging_heads_leaves_every_device_as_much_attention() -> None:
+    split: dict[str, Any] = {"ici": {"fsdp": 16, "context": 2}, "per_device_batch": 0.5}
+    cases = (_case(context_load_balance=b, context_strategy="ulysses") for b in (True, False))
+    balanced, not_balanced = (_one(case, **split)["attention_forward_s"] for case in cases)
+    assert not_balanced == balanced
+
+
 def test_two_kernels_do_seven_matmuls_where_one_does_five() -> None:
     two, one = (_one(_case(fused_attention_backward=f))["attention_backward_s"] for f in (False, True))
     assert two == pytest.approx(7 / 5 * one)
