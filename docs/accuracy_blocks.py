@@ -1,4 +1,4 @@
-"""Generated parts of the accuracy page that are about memory, for cog; `accuracy_runs` has those about time.
+"""Generated parts of the accuracy page that are about memory, for cog; `accuracy_runs` and `accuracy_ranks` have the others.
 
 Each function returns one Markdown table of predicted beside compiled bytes: `shardplan.accuracy` over the committed corpora.
 """

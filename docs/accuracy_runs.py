@@ -1,13 +1,12 @@
-"""Generated parts of the accuracy page that are about published runs, time and the network, for cog.
+"""Generated parts of the accuracy page that are about published runs, the network and the scaling book, for cog.
 
 Each function returns one Markdown table; the numbers come from the functions that the tests of `tests/oracles` assert on.
 """
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ablations
@@ -17,7 +16,6 @@ import measured_collectives
 import numpy as np
 from accuracy_blocks import table
 
-from benchmarks import ranks
 from benchmarks.accuracy import DATA
 from benchmarks.calibrate import RUNS, Stack, all_constants, free_constants, left_out_errors, starting_values
 from shardplan.accuracy import compare, read_corpus
@@ -29,30 +27,44 @@ from shardplan.units import GIB
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from benchmarks.ranks import PlanRow, RankRow
     from shardplan.published import Run
     from shardplan.units import Floats
-
-NOTES = Path(__file__).parent / "data" / "rank_notes.json"
-SHOWN = 0.02
-"""Parts of the step that two plans differ in by less than this share of it are not worth a word."""
 
 
 # --- memory of published runs ---------------------------------------------------------------------------------------
 
 
+@cache
+def needs() -> tuple[tuple[Run, float, str], ...]:
+    """The newest run of each configuration with the bytes it needs by our count, and our verdict."""
+    found = []
+    for run in newest(stack().runs):
+        need = memory(run.case, run.candidates)
+        kind = int(fit_classes(run.case, need.total_bytes, need.error_band)[0])
+        found.append(
+            (run, float(need.total_bytes[0]), {FITS: "fits", DOES_NOT_FIT: "does not fit"}.get(kind, "at risk"))
+        )
+    return tuple(found)
+
+
+def published_verdicts() -> str:
+    """What our memory model says of published plans, by chip."""
+    counts = Counter((run.case.cluster.chip.name, verdict) for run, _, verdict in needs())
+    chips = sorted({chip for chip, _ in counts})
+    verdicts = ("fits", "at risk", "does not fit")
+    return table(("chip", *verdicts), [(chip, *(counts[chip, v] for v in verdicts)) for chip in chips], numbers=3)
+
+
 def published_memory() -> str:
     """Published plans that our memory model does not call fitting, though they ran; the compiler's answer where we have it."""
-    rows = []
-    for run in newest(stack().runs):
-        need, limit = memory(run.case, run.candidates), run.case.cluster.hbm_limit_bytes
-        kind = int(fit_classes(run.case, need.total_bytes, need.error_band)[0])
-        if kind != FITS:
-            verdict = "does not fit" if kind == DOES_NOT_FIT else "at risk"
-            ours = float(need.total_bytes[0])
-            rows.append(
-                (f"`{run.name}`", f"{ours / GIB:.1f}", f"{limit / GIB:.1f}", verdict, compiled().get(run.name, ""))
-            )
+    rows = [
+        (
+            f"`{run.name}`", f"{need_bytes / GIB:.1f}", f"{run.case.cluster.hbm_limit_bytes / GIB:.1f}", verdict,
+            compiled().get(run.name, ""),
+        )
+        for run, need_bytes, verdict in needs()
+        if verdict != "fits"
+    ]  # fmt: skip
     return table(("run", "predicted GiB", "limit GiB", "verdict", "compiled without its flags"), rows)
 
 
@@ -201,82 +213,6 @@ def traffic() -> str:
             rows.append((point.name, point.model, where, axis, kind, *numbers))
     header = ("program", "model", "slice", "axis", "kind", "compiled MB", "predicted MB", "error")
     return table(header, rows, numbers=3)
-
-
-# --- ranks ---------------------------------------------------------------------------------------------------------
-
-
-@cache
-def rank_rows() -> tuple[RankRow, ...]:
-    """The rows `make ranks` wrote last."""
-    return tuple(ranks.read_rows())
-
-
-def rank_table() -> str:
-    """Where the search puts each published mesh, and what its own first plan would gain."""
-    rows = [
-        (
-            f"`{row.run}`", row.published.strategy, row.rank or "-", row.first.strategy if row.first else "-",
-            f"{row.measured_s:.2f}", f"{row.published.step_time_s:.2f}", f"{row.first.step_time_s:.2f}" if row.first else "-",
-            f"{row.gain:+.1%}" if row.first else "-",
-        )
-        for row in rank_rows()
-    ]  # fmt: skip
-    header = (
-        "run", "published mesh", "rank", "our rank 1", "measured s", "published plan, predicted s",
-        "our rank 1, predicted s", "gain",
-    )  # fmt: skip
-    return table(header, rows, numbers=4)
-
-
-def rank_summary() -> str:
-    """How many published plans rank first or high."""
-    return f"\n{ranks.summary(rank_rows())}.\n"
-
-
-def rank_reasons() -> str:
-    """Every published plan below rank 3 and every gain above a tenth: what the model sees, and who is probably wrong."""
-    rows = [
-        (f"`{row.run}`", f"{row.rank or 'not listed'}, {row.gain:+.0%}", _seen(row), rank_notes().get(key(row), ""))
-        for row in rank_rows()
-        if row.needs_reason
-    ]
-    return table(("run", "rank, gain", "what the model sees", "why, and who is probably wrong"), rows)
-
-
-@cache
-def rank_notes() -> dict[str, str]:
-    """Written by hand, by configuration."""
-    notes: dict[str, str] = json.loads(NOTES.read_text(encoding="utf-8"))
-    return notes
-
-
-def key(row: RankRow) -> str:
-    """A configuration, whatever its revision and launcher."""
-    return row.run.partition("@")[0].removesuffix("/xpk")
-
-
-def _seen(row: RankRow) -> str:
-    """Memory of the published plan where it is not called fitting, and the parts of the step that differ."""
-    seen = [f"published plan {_memory(row.published)}"] if row.published.verdict != "fits" else []
-    if row.published.rules:
-        seen.append(f"refused by {', '.join(row.published.rules)}")
-    if row.first:
-        seen += _differences(row.published, row.first)
-    return "; ".join(seen)
-
-
-def _memory(plan: PlanRow) -> str:
-    words = {"at_risk": "at risk", "does_not_fit": "too large"}
-    return f"{words[plan.verdict]}: {plan.needed_bytes / GIB:.1f} of {plan.limit_bytes / GIB:.1f} GiB"
-
-
-def _differences(published: PlanRow, first: PlanRow) -> Iterator[str]:
-    """Parts of the step that ours changes most, largest first."""
-    change = {part: first.parts_s[part] - seconds for part, seconds in published.parts_s.items()}
-    for part, seconds in sorted(change.items(), key=lambda item: -abs(item[1])):
-        if abs(seconds) > SHOWN * published.step_time_s:
-            yield f"{part.removesuffix('_s').replace('_', ' ')} {published.parts_s[part]:.2f} to {first.parts_s[part]:.2f} s"
 
 
 # --- the scaling book ----------------------------------------------------------------------------------------------

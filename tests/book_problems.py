@@ -24,7 +24,7 @@ from shardplan.cost.intensity import (
     slice_tokens,
     tensor_width,
 )
-from shardplan.cost.parameters import active_parameters, total_parameters
+from shardplan.cost.parameters import active_parameters, parameter_tensors, total_parameters
 from shardplan.cost.saved import offloaded_width
 from shardplan.cost.seconds import mfu, traffic_s
 from shardplan.spec import Architecture, Attention, FeedForward, Layer, LayerGroup
@@ -81,6 +81,17 @@ def _checkpoint_bytes(L: int, B: float, D: int, F: int) -> float:
     return 2 * L * B * offloaded_width(layer, D, frozenset({"mlpwi_0", "mlpwi_1", "mlpwo"}), is_last=False)
 
 
+def _wide_tensors(D: int, n: int) -> float:
+    """Elements a token of the `n` tensors of a layer that are as wide as the model."""
+    layer = _dense(1, D, 4 * D, D // 128, D // 128).layers[0][0]
+    names = ("decoder_layer_input", "context", "out_proj", "mlpwo")
+    return offloaded_width(layer, D, frozenset(names[:n]), is_last=False)
+
+
+def _vocabulary_parameters(architecture: Architecture) -> int:
+    return sum(t.elements for t in parameter_tensors(architecture) if t.role in {"embedding", "head"})
+
+
 def _days(flops: float, N: float, C: float, used: float) -> float:
     return float(peak_s(flops, N * C * used)) / DAY_S
 
@@ -129,12 +140,14 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "TR-26": lambda B, F, Mx, My, N: best_fsdp(B, F, N, Mx / My),
     "TR-27": lambda B, P, N, C, mfu: peak_s(training_flops(B, P), N * C * mfu),
     "AT-01a": lambda L, D, F, **_: _feed_forward_parameters(L, D, F),
+    "AT-01b": lambda L, D, F, N, K, H, V: _vocabulary_parameters(_dense(L, D, F, N, K, H, V)),
     "AT-01c": lambda L, D, N, K, H, **_: _attention_parameters(L, D, N, K, H),
     "AT-01d": lambda L, D, F, N, K, H, V: total_parameters(_dense(L, D, F, N, K, H, V)),
     "AT-02": lambda P: training_flops(1, P),
     "AT-03": lambda P, C: peak_s(training_flops(1, P), C),
     "AT-04": lambda P, tokens: training_flops(tokens, P),
     "AT-06": lambda flops, N, C, mfu: _days(flops, N, C, mfu),
+    "AT-07c": lambda D, B, n, L: 2 * L * B * _wide_tensors(D, n),
     "AT-13": lambda alpha, F, MM: mixed_tokens(alpha, F, MM, 1),
     "AT-14": lambda B, N, F, Mx, My: best_fsdp(B, F, N, Mx / My),
     "AT-16a": lambda L, D, F, N, K, H, V: total_parameters(_dense(L, D, F, N, K, H, V)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import ablations
 import accuracy_blocks
+import accuracy_ranks
 import accuracy_runs
 import book_problems
 import compiled_collectives
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "accuracy.md").read_text(encoding="utf-8")
-MODULES = {"memory": accuracy_blocks, "runs": accuracy_runs}
+MODULES = {"memory": accuracy_blocks, "ranks": accuracy_ranks, "runs": accuracy_runs}
 CALLS = re.findall(r"cog\.out\((\w+)\.(\w+)\(\)\)", PAGE)
 
 
@@ -43,7 +44,7 @@ def cells(text: str) -> list[list[str]]:
 @pytest.mark.parametrize(("module", "name"), CALLS)
 def test_every_block_has_something_to_say(module: str, name: str) -> None:
     text = block(module, name)
-    if name not in {"rank_summary", "memory_missed"}:
+    if name not in {"rank_summary", "rank_reasons", "memory_missed", "published_memory"}:
         assert cells(text)
     assert text.strip()
     assert "nan" not in text.split()
@@ -53,8 +54,8 @@ def test_every_block_has_something_to_say(module: str, name: str) -> None:
     "text",
     [
         accuracy_blocks.memory_totals, accuracy_blocks.memory_worst, accuracy_runs.run_errors, accuracy_runs.runs,
-        accuracy_runs.ablation_rows, accuracy_runs.collectives, accuracy_runs.traffic, accuracy_runs.rank_table,
-        accuracy_runs.rank_reasons, accuracy_runs.book, accuracy_runs.book_others,
+        accuracy_runs.ablation_rows, accuracy_runs.collectives, accuracy_runs.traffic, accuracy_ranks.rank_table,
+        accuracy_ranks.rank_reasons, accuracy_runs.book, accuracy_runs.book_others,
     ],
 )  # fmt: skip
 def test_rows_of_a_table_are_as_wide_as_its_header(text: Callable[[], str]) -> None:
@@ -91,6 +92,12 @@ def test_differences_that_are_missed_are_those_not_right() -> None:
     assert len(cells(accuracy_blocks.memory_missed())) == int(rows[-1][2]) - int(rows[-1][1])
 
 
+def test_every_published_plan_has_a_verdict() -> None:
+    rows = cells(accuracy_runs.published_verdicts())
+    assert sum(int(cell) for row in rows for cell in row[1:]) == len(newest(read_runs(accuracy_runs.RUNS)))
+    assert sum(int(cell) for row in rows for cell in row[2:]) == len(cells(accuracy_runs.published_memory()))
+
+
 def test_step_times_are_those_of_the_model() -> None:
     shown = {row[5].strip("`"): row for row in cells(accuracy_runs.runs())}
     for run in newest(read_runs(accuracy_runs.RUNS)):
@@ -115,12 +122,12 @@ def test_every_measured_collective_and_program_is_listed() -> None:
 
 
 def test_ranks_are_of_the_newest_run_of_each_configuration() -> None:
-    assert [row.run for row in accuracy_runs.rank_rows()] == [run.name for run in newest(read_runs(ranks.RUNS))]
+    assert [row.run for row in accuracy_ranks.rank_rows()] == [run.name for run in newest(read_runs(ranks.RUNS))]
 
 
 def test_published_plans_in_the_committed_ranks_are_priced_as_now() -> None:
     runs = {run.name: run for run in read_runs(ranks.RUNS)}
-    for row in accuracy_runs.rank_rows():
+    for row in accuracy_ranks.rank_rows():
         run = runs[row.run]
         seconds = float(step_time_of(run.case, run.candidates)[0])
         assert row.published.step_time_s == pytest.approx(seconds, rel=0.01), "run make ranks"
@@ -129,15 +136,15 @@ def test_published_plans_in_the_committed_ranks_are_priced_as_now() -> None:
 def test_a_search_repeated_gives_the_committed_row() -> None:
     name = "docs/tiering/llama3.1-8b-v6e256"
     (run,) = [run for run in read_runs(ranks.RUNS) if run.name == name]
-    (row,) = [row for row in accuracy_runs.rank_rows() if row.run == name]
+    (row,) = [row for row in accuracy_ranks.rank_rows() if row.run == name]
     again = ranks.rank_row(run)
     assert again.rank == row.rank
     assert again.gain == pytest.approx(row.gain, abs=0.01), "run make ranks"
 
 
 def test_every_low_rank_and_every_gain_has_an_explanation() -> None:
-    wanted = {accuracy_runs.key(row) for row in accuracy_runs.rank_rows() if row.needs_reason}
-    assert wanted <= set(accuracy_runs.rank_notes())
+    wanted = {accuracy_ranks.key(row) for row in accuracy_ranks.rank_rows() if row.needs_reason}
+    assert wanted <= set(accuracy_ranks.rank_notes())
 
 
 def test_every_problem_on_training_is_in_one_of_the_tables() -> None:
