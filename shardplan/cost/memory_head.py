@@ -66,6 +66,17 @@ def embedding_scratch(setting: Setting) -> list[Part]:
     ]
 
 
+def before_loss(setting: Setting) -> list[Part]:
+    """The logits alone, before their gradient: the gathered head, and the stream it reads."""
+    here, D, V, q = setting.here, setting.width, setting.vocabulary, setting.candidates.num_vocab_tiling
+    n, t = here.head_tokens, here.tensor
+    return [
+        part("logits", "logits", terms.logits_bytes, c=1.0, n=n, V=V, t=t, q=q),
+        part("gathered_weights", "gathered_head", terms.head_bytes, c=setting.gathers, D=D, V=V, t=t),
+        part("layer_work", "last_stream", terms.stream_bytes, c=2.0, n=n, D=D, t=t),
+    ]
+
+
 def after_loss(setting: Setting) -> list[Part]:
     """What the head leaves alive through the layers' backward pass: the logits' gradient, or the head's."""
     here, D, V = setting.here, setting.width, setting.vocabulary

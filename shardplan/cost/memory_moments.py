@@ -10,12 +10,11 @@ import numpy as np
 
 from shardplan.cost import memory_terms as terms
 from shardplan.cost.memory_experts import PRESSURE, expert_moments, held_experts, staged_experts, unrolled_experts
-from shardplan.cost.memory_head import after_loss, embedding_scratch, loss, pipeline_outputs
+from shardplan.cost.memory_head import after_loss, before_loss, embedding_scratch, loss, pipeline_outputs
 from shardplan.cost.memory_layers import dense_moments, held_dense, staged_dense
 from shardplan.cost.memory_saved import (
     last_iteration,
     layer_gradients,
-    relaid,
     relaid_last,
     returned_stack,
     returning,
@@ -102,9 +101,9 @@ def _moments(setting: Setting) -> Iterator[Moment]:
     unrolled = [p for group in groups if group not in looped for p in _together(group, setting, _unrolled)]
     yield Moment("optimizer_update", Alive(()), tuple(update(setting)), holes)
     saved = Alive((*saved_activations(setting), *weight_copies(setting), *embedding_scratch(setting), *unrolled))
-    yield Moment("loss_and_logits", saved, tuple(loss(setting)), holes)
-    if relaid(setting).any():
-        yield Moment("returned_stack", saved, (*returned_stack(setting), *after_loss(setting)), holes)
+    yield Moment("loss_and_logits", saved, (*loss(setting), *returning(setting)), holes)
+    if back := returned_stack(setting):
+        yield Moment("returned_stack", saved, (*back, *returning(setting), *before_loss(setting)), holes)
     if (setting.candidates.dcn.pipeline > 1).any():
         yield Moment("pipeline_outputs", saved, tuple(pipeline_outputs(setting)), holes)
     through = (

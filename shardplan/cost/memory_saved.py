@@ -71,10 +71,11 @@ def relaid(setting: Setting) -> Bools:
     """Whether stacks on the device are there twice through the backward pass, `(n,)`.
 
     Where activations inside a layer go to the host the compiler peels iterations off both loops. If the feed-forward
-    block's are among them, what stays on the device changes its layout for the loop, and the peeled iteration keeps the
-    old one: block inputs on tpu7x, all stacks elsewhere. Source: buffer dumps of llama3.1-8b, gemma2-27b, qwen3-32b.
+    block's are among them and the projections into attention are made again, what stays on the device changes its layout
+    for the loop, and the peeled iteration keeps the old one: block inputs on tpu7x, all stacks elsewhere. Source: buffer
+    dumps of llama3.1-8b, gemma2-27b, qwen3-32b.
     """
-    return _offloads(setting, lambda name: name.startswith(("mlp", "moe_")))
+    return _offloads_feed_forward(setting) & (setting.recomputed("query_proj", "key_proj", "value_proj") > 0)
 
 
 def relaid_last(setting: Setting) -> Bools:
@@ -85,15 +86,22 @@ def relaid_last(setting: Setting) -> Bools:
 def returned_stack(setting: Setting) -> list[Part]:
     """The largest stack that went to the host, back on the device whole and again in a second layout.
 
-    Seen with one sequence a device, whose stacks the loop wants in another layout than they were sent in. Source: buffer
-    dump of qwen3-8b on tpu7x-32.
+    Seen with one sequence a device where a second axis beside fsdp splits the weights or the batch: the loop then wants
+    the stacks in another layout than they were sent in. Source: buffer dumps of qwen3-8b and llama3.1-8b on tpu7x.
     """
-    comes_back = relaid(setting) & (setting.here.rows <= 1)
+    beside = setting.candidates.degree("data", "fsdp_transpose") > 1
+    comes_back = _offloads_feed_forward(setting) & (setting.here.rows <= 1) & beside
+    if not comes_back.any():
+        return []
     largest = np.zeros(len(setting.candidates))
     for named in named_activations(setting):
         sent = setting.offloaded(*named.policy_names) * named.passes * named.bytes
         largest = np.maximum(largest, sent)
     return [part("saved_activations", "returned_stack", terms.kept_bytes, L=2.0 * comes_back, a=largest)]
+
+
+def _offloads_feed_forward(setting: Setting) -> Bools:
+    return _offloads(setting, lambda name: name.startswith(("mlp", "moe_")))
 
 
 def _offloads(setting: Setting, wanted: Callable[[str], bool]) -> Bools:
