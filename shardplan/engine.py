@@ -26,7 +26,7 @@ from shardplan.plan import (
 from shardplan.profile import Profile, profile
 from shardplan.reasons import notes, why_lower
 from shardplan.rules import Catalogue, load_catalogue
-from shardplan.search import Found, Question, search
+from shardplan.search import Found, Question, search, search_strategies
 from shardplan.units import format_bytes
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def catalogue() -> Catalogue:
 def decide(case: Case, top: int = 5, objective: Objective = "step-time") -> PlanOut:
     """The ranked plans of a case; none if nothing fits, with what would."""
     seen, rules = profile(case), catalogue()
-    found = search(Question(case, seen, rules, objective, top))
+    asked, found = search_strategies(Question(case, seen, rules, objective, top))
+    case = asked.case
     priced = Priced.of(case, seen, rules, found.ranked) if len(found.ranked) else None
     plans = tuple(priced.choice(row, row + 1) for row in range(len(found.ranked))) if priced else ()
     closest = _closest(case, seen, found)
@@ -100,7 +101,8 @@ def explain(case: Case, rank: int = 1, objective: Objective = "step-time") -> Ex
     from shardplan.lines import communication_lines, memory_lines, time_lines
 
     seen, rules = profile(case), catalogue()
-    found = search(Question(case, seen, rules, objective, rank + 1))
+    asked, found = search_strategies(Question(case, seen, rules, objective, rank + 1))
+    case = asked.case
     if len(found.ranked) < rank:
         message = f"there is no plan of rank {rank}: {len(found.ranked)} plans fit"
         raise InputError([Diagnostic("SP017", message, None, "shardplan recommend lists them")])

@@ -19,6 +19,7 @@ from shardplan.enumeration import enumerate_candidates
 from shardplan.facts import observe
 from shardplan.judge import judge
 from shardplan.ranking import DOES_NOT_FIT, Standing, fit_classes, score, simplicity_keys
+from shardplan.thresholds import threshold
 from shardplan.variants import Variants, expand, variants_of
 
 if TYPE_CHECKING:
@@ -163,3 +164,33 @@ def _priced(question: Question, fresh: Candidates, tally: dict[str, int]) -> Sta
     classes = fit_classes(case, total, estimates.memory.error_band)
     simplicity = simplicity_keys(kept, verdicts.demotions[keep], verdicts.preferred[keep])
     return Standing(kept, scores[keep], classes[keep], -total[keep], simplicity)
+
+
+# --- how attention sees the other context shards --------------------------------------------------------------------
+
+
+def search_strategies(question: Question) -> tuple[Question, Found]:
+    """The search, and again with ring and Ulysses attention where context parallelism won and the case leaves it open.
+
+    Returns the question as it was answered best: its case says the strategy.
+    """
+    found = search(question)
+    runtime = question.case.runtime
+    open_choice = "context_strategy" not in runtime.model_fields_set and question.objective != "memory"
+    if not open_choice or not len(found.ranked) or found.ranked.degree("context")[0] == 1:
+        return question, found
+    best, best_s = (question, found), _first_s(question, found) / (1 + threshold("ranking_tolerance"))
+    for strategy, balanced in (("ring", runtime.context_load_balance), ("ulysses", False)):
+        changes = {"context_strategy": strategy, "context_load_balance": balanced}
+        case = question.case.model_copy(update={"runtime": runtime.model_copy(update=changes)})
+        other = replace(question, case=case)
+        answer = search(other)
+        if len(answer.ranked) and answer.ranked.degree("context")[0] > 1 and _first_s(other, answer) < best_s:
+            best, best_s = (other, answer), _first_s(other, answer)
+    return best
+
+
+def _first_s(question: Question, found: Found) -> float:
+    """Seconds a sequence of the first plan."""
+    first = found.ranked.take(np.array([0]))
+    return float(step_time_of(question.case, first)[0] / first.global_batch[0])

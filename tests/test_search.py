@@ -11,8 +11,8 @@ from shardplan import search as searching
 from shardplan.engine import catalogue
 from shardplan.enumeration import enumerate_candidates
 from shardplan.profile import profile
-from shardplan.search import Found, Question, search
-from shardplan.spec import Case, Constraints, Optimizer
+from shardplan.search import Found, Question, search, search_strategies
+from shardplan.spec import Case, Constraints, Optimizer, Runtime
 from shardplan.variants import expand, variants_of
 from tests.test_enumeration import DENSE_MODEL, GQA, MOE_MODEL, architecture, case_of
 
@@ -97,3 +97,33 @@ def test_the_leanest_variant_is_a_candidate_of_its_own() -> None:
     assert len(one) == 1
     assert one.split_at(0).ici == splits.split_at(3).ici
     assert one.num_vocab_tiling[0] == lean.tiling[3]
+
+
+LONG = case_of(DENSE_MODEL, "2x2x2", batch=2, tokens=65536, runtime=Runtime(tokamax_splash=True))
+
+
+def test_other_ways_of_attending_are_tried_where_context_parallelism_wins() -> None:
+    plain = search(question(LONG))
+    assert plain.ranked.degree("context")[0] > 1
+    asked, best = search_strategies(question(LONG))
+    assert searching._first_s(asked, best) <= searching._first_s(question(LONG), plain)
+    assert best.ranked.degree("context")[0] > 1
+    for strategy, balanced in (("ring", True), ("ulysses", False)):
+        runtime = Runtime(tokamax_splash=True, context_strategy=strategy, context_load_balance=balanced)
+        case = LONG.model_copy(update={"runtime": runtime})
+        other = search(question(case))
+        if len(other.ranked) and other.ranked.degree("context")[0] > 1:
+            limit = searching._first_s(question(case), other) * 1.02
+            assert searching._first_s(asked, best) <= limit * (1 + 1e-9)
+
+
+def test_a_strategy_the_user_chose_is_kept() -> None:
+    chosen = LONG.model_copy(update={"runtime": Runtime(tokamax_splash=True, context_strategy="all_gather")})
+    asked, _ = search_strategies(question(chosen))
+    assert asked.case is chosen
+
+
+def test_without_context_parallelism_there_is_one_search() -> None:
+    case = case_of(DENSE_MODEL, "2x2x2", batch=64)
+    asked, _ = search_strategies(question(case))
+    assert asked.case is case
