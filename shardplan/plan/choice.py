@@ -1,0 +1,109 @@
+"""One priced plan as a record: mesh, memory, time, communication, intensity, rules and flags."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA_VERSION = "1.0"
+
+Verdict = Literal["fits", "at_risk", "does_not_fit", "invalid"]
+
+
+class Output(BaseModel):
+    """A frozen record of a result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MeshOut(Output):
+    """Degrees above 1 by axis; ICI degrees multiply to the devices of a slice, DCN degrees to the slices."""
+
+    ici: dict[str, int]
+    dcn: dict[str, int]
+
+
+class MemoryOut(Output):
+    """Bytes on one JAX device at the worst moment, against the compiler's limit."""
+
+    arguments_bytes: float
+    temp_bytes: float
+    total_bytes: float
+    limit_bytes: float
+    error_band: float
+    binding_moment: str
+    breakdown: dict[str, float]
+    moments: dict[str, float]
+    host_bytes: float
+
+
+class TimeOut(Output):
+    """Seconds of one optimizer step, with provable bounds and the calibration's error band."""
+
+    estimate_s: float
+    lower_s: float
+    upper_s: float
+    error_band: float
+    breakdown: dict[str, float]
+    days: float | None = None
+    usd: float | None = None
+
+
+class CollectiveOut(Output):
+    """One kind of communication on one mesh axis."""
+
+    axis: str
+    network: Literal["ici", "dcn", "d2d"]
+    kind: str
+    purpose: str
+    bytes: float
+    count: float
+    seconds: float
+    exposed_s: float
+
+
+class IntensityOut(Output):
+    """One side against the other: is this axis compute-bound?"""
+
+    axis: str
+    ours: float
+    needed: float
+    unit: Literal["tokens", "flops_per_byte", "width"]
+    ok: bool
+    rule: str
+
+
+class RuleOut(Output):
+    """A rule that fired, with its numbers filled in."""
+
+    code: str
+    severity: Literal["error", "warning", "note"]
+    explanation: str
+
+
+class ChoiceOut(Output):
+    """One priced plan."""
+
+    rank: int
+    verdict: Verdict
+    mesh: MeshOut
+    strategy: str
+    remat_policy: str
+    remat_tensors: dict[str, str]
+    per_device_batch: float
+    global_batch: int
+    gradient_accumulation: int
+    pipeline_microbatches: int | None
+    num_vocab_tiling: int
+    allow_split_physical_axes: bool
+    memory: MemoryOut
+    time: TimeOut
+    tokens_per_s_per_device: float
+    mfu: float
+    bound_by: str
+    communication: tuple[CollectiveOut, ...]
+    intensity: tuple[IntensityOut, ...]
+    rules: tuple[RuleOut, ...]
+    maxtext_flags: dict[str, int | float | str | bool]
+    libtpu_init_args: tuple[str, ...]
