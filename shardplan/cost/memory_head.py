@@ -12,11 +12,10 @@ from shardplan.cost.memory_setting import Part, Setting, part
 if TYPE_CHECKING:
     from shardplan.units import Bools, Floats
 
-LATE_RINGS = ("tpu7x", "v6e")
-"""Chips whose compiler starts the head's gradient ring after the layers' backward pass. Source: buffer dumps."""
-
-FEW_ROWS = 2
-"""Sequences on a device up to which other chips' rings start before. Source: llama3.1-8b and 70b, qwen3-30b on v5p."""
+TOKENS_FOR_LATE_RING = {"tpu7x": 0.0, "v6e": 1.0, "v5p": 2.0, "v5e": 2.0}
+"""Tokens on a device, as a multiple of the width, above which the ring of the head's gradient starts only after the
+layers' backward pass. Source: buffer dumps; on v5p 2.0 starts before (llama3.1-8b and 70b), 2.8 after (gpt-oss-20b), on v6e
+1.0 before and 2.0 after (llama3.1-8b), on tpu7x all after."""
 
 WAITING_SHARDS = 4
 """Devices sharing a weight beside a tensor axis for which the head's gradient waits; it does not at 2, 8 and 32.
@@ -97,7 +96,9 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     dumps of llama3.1-8b and 70b, qwen3 and gemma on every chip.
     """
     here = setting.here
-    rings_late = (setting.case.cluster.chip.name in LATE_RINGS) | (here.context > 1) | (here.rows > FEW_ROWS)
+    least = TOKENS_FOR_LATE_RING.get(setting.case.cluster.chip.name, 0.0)
+    summed = (least > 0) & (setting.candidates.degree("data") > 1)
+    rings_late = ((here.head_tokens > least * setting.width) & ~summed) | (here.context > 1)
     smaller = here.head_tokens <= setting.width
     staged = setting.fuses_matmuls & (setting.stages > 1)
     alone = (here.expert == 1) & (setting.case.cluster.slices == 1)

@@ -101,16 +101,17 @@ def _moments(setting: Setting) -> Iterator[Moment]:
     unrolled = [p for group in groups if group not in looped for p in _together(group, setting, _unrolled)]
     yield Moment("optimizer_update", Alive(()), tuple(update(setting)), holes)
     saved = Alive((*saved_activations(setting), *weight_copies(setting), *embedding_scratch(setting), *unrolled))
-    yield Moment("loss_and_logits", saved, (*loss(setting), *returning(setting)), holes)
-    if back := returned_stack(setting):
-        yield Moment("returned_stack", saved, (*back, *returning(setting), *before_loss(setting)), holes)
+    back_again = tuple(returning(setting))
+    yield Moment("loss_and_logits", saved, (*loss(setting), *back_again), holes)
+    if whole := returned_stack(setting):
+        yield Moment("returned_stack", saved, (*whole, *back_again, *before_loss(setting)), holes)
     if (setting.candidates.dcn.pipeline > 1).any():
         yield Moment("pipeline_outputs", saved, tuple(pipeline_outputs(setting)), holes)
     through = (
         *saved.parts,
         *layer_gradients(setting),
         *prefetched_moments(setting),
-        *returning(setting),
+        *back_again,
         *after_loss(setting),
     )
     for group in looped:
