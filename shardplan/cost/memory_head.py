@@ -92,8 +92,9 @@ def after_loss(setting: Setting) -> list[Part]:
 def logits_gradient_waits(setting: Setting) -> Bools:
     """Whether the head's gradient is computed only after the layers' backward pass, so that the logits' has to wait.
 
-    Tiled losses never wait, nor do tied heads in a ring. The compiler's scheduler decides on the rest. Source: buffer
-    dumps of llama3.1-8b and 70b, qwen3 and gemma on every chip.
+    Tiled losses never wait, nor do tied heads in a ring, nor heads where SparseCores have no embedding to scatter into. The
+    compiler's scheduler decides on the rest. Source: buffer dumps of llama, qwen3 and gemma on every chip; without the
+    scatter llama2-13b and mistral-7b on tpu7x, and llama3.1-70b over 128 devices, which waits all the same.
     """
     here = setting.here
     least = TOKENS_FOR_LATE_RING.get(setting.case.cluster.chip.name, 0.0)
@@ -106,7 +107,8 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     eager = (here.rows <= 1) | across | setting.lean | staged
     whole = np.where(setting.shards == 1, np.True_, smaller | ~eager)
     rings_late = rings_late & (not setting.case.architecture.tied_embeddings)
-    waits: Bools = np.where(setting.ring, rings_late, whole) & setting.untiled
+    scatters = setting.fuses_matmuls | setting.scatters_wide | (not setting.case.runtime.iota_embed)
+    waits: Bools = np.where(setting.ring, rings_late, whole) & setting.untiled & scatters
     return waits
 
 
