@@ -19,12 +19,18 @@ if TYPE_CHECKING:
     from shardplan.accuracy import Compared
 
 WORST = 10
+NEAR = 0.9
+"""Share of the limit from which on the compiler schedules for memory."""
 VERDICTS = {"fits": "fits", "at_risk": "at risk", "does_not_fit": "does not fit"}
 
 REASONS: tuple[tuple[str, Callable[[Compared], bool]], ...] = (
     (
         "beyond the limit the compiler rematerialises and compresses until it gives up; the model follows a part of it",
         lambda p: p.refused,
+    ),
+    (
+        "near the limit the compiler schedules for memory: what waits elsewhere, such as logits for the head's gradient, is used first",
+        lambda p: p.total_bytes > NEAR * p.limit_bytes,
     ),
     (
         "which offloaded rows of experts are back on the device at once is the scheduler's choice; few such programs were read",
