@@ -285,14 +285,22 @@ def batch_is_legal(case: Case, candidates: Candidates) -> Bools:
 
 
 def pipeline_repeats(case: Case, stages: Ints) -> Ints:
-    """Times a microbatch passes each stage, `(n,)`; 1 without pipeline.
+    """Times a microbatch passes each stage, `(n,)`; 1 without pipeline. Source: MaxText P1."""
+    per_visit = stages * layers_per_stage(case, stages)
+    return np.where(stages > 1, np.maximum(pipelined_blocks(case.architecture) // per_visit, 1), 1).astype(np.int64)
 
-    A dense model runs MaxText's circular schedule, one block a visit by default; an expert model must visit each stage
-    once (sparse matmuls cannot be traced with repeats). Source: MaxText P1, P7.
+
+def layers_per_stage(case: Case, stages: Ints | int) -> Ints:
+    """Blocks a stage runs a visit, at least 1, in the shape of `stages`.
+
+    Where the case leaves it open, a dense model runs MaxText's circular schedule, one block a visit; an expert model visits
+    each stage once, because sparse matmuls cannot be traced with repeats (MaxText P7).
     """
-    blocks = pipelined_blocks(case.architecture)
-    per_visit = np.maximum(blocks // stages, 1) if case.architecture.is_moe else case.runtime.pipeline_layers_per_stage
-    return np.where(stages > 1, np.maximum(blocks // (stages * per_visit), 1), 1).astype(np.int64)
+    if (asked := case.runtime.pipeline_layers_per_stage) is not None:
+        return np.full_like(stages, asked)
+    if not case.architecture.is_moe:
+        return np.ones_like(stages)
+    return np.maximum(case.architecture.layer_groups[-1].count // stages, 1)
 
 
 def split_rows(case: Case, *splits: Split) -> Candidates:

@@ -171,7 +171,7 @@ def test_experts_multiply_the_tokens_that_fsdp_needs() -> None:
     assert facts["worst_routed_rows"].tolist() == [1, 8, 2]
     assert facts["latent_rank"] == 512
     assert facts["has_latent_attention"]
-    assert facts["has_mtp"] == (case_of("deepseek3-671b").architecture.n_mtp_layers > 0)
+    assert facts["mtp_layers"] == case_of("deepseek3-671b").architecture.n_mtp_layers
 
 
 def test_lines_halve_the_links_and_double_the_way() -> None:

@@ -80,6 +80,5 @@ FACTS: Final = (
          lambda o: any(layer.attention.kind == "mla" for layer in o.layers)),
     Fact("has_score_bias", TRUTH, "Whether routers add balancing biases to their scores.",
          lambda o: any(block.score_bias for block in _blocks(o))),
-    Fact("has_mtp", TRUTH, "Whether there are multi-token-prediction modules.",
-         lambda o: o.case.architecture.n_mtp_layers > 0),
+    Fact("mtp_layers", "", "Multi-token-prediction modules.", lambda o: o.case.architecture.n_mtp_layers),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from shardplan.dimension import CHOICE, TRUTH
-from shardplan.enumeration import pipelined_blocks
+from shardplan.enumeration import layers_per_stage, pipelined_blocks
 from shardplan.facts.mesh import BATCH
 from shardplan.facts.observation import Fact, Observation
 
@@ -77,8 +77,8 @@ FACTS: Final = (
          lambda o: min(o.case.runtime.attention_tile_tokens, o.case.workload.sequence_length)),
     Fact("pipeline_blocks", "", "Blocks of layers that can be spread over pipeline stages; 1 if none.",
          lambda o: pipelined_blocks(o.case.architecture)),
-    Fact("layers_per_stage", "", "Blocks a pipeline stage runs a visit.",
-         lambda o: o.case.runtime.pipeline_layers_per_stage),
+    _split("layers_per_stage", "", "Blocks a pipeline stage runs a visit.",
+           lambda o: layers_per_stage(o.case, o.candidates.degree("pipeline"))),
     Fact("is_long", TRUTH, "Whether the profile says long context.", lambda o: o.profile.context == "long"),
     Fact("is_very_large", TRUTH, "Whether state and gradients outgrow one slice.", lambda o: o.profile.is_very_large),
     Fact("state_bytes", "bytes", "Weights, optimizer state and gradients of the whole model.",
@@ -101,6 +101,7 @@ FACTS: Final = (
          lambda o: o.case.runtime.context_strategy, ("all_gather", "ring", "ulysses")),
     Fact("is_load_balanced", TRUTH, "Whether context shards are interleaved so that causal work is even.",
          lambda o: o.case.runtime.context_load_balance),
+    Fact("is_packed", TRUTH, "Whether a sequence may hold several documents.", lambda o: o.case.runtime.packing),
     Fact("delays_activations", TRUTH, "Whether pipeline stages forward activations one iteration late.",
          lambda o: o.case.runtime.pipeline_delay_activations),
     Fact("pipeline_gather", CHOICE, "When a pipeline gathers its FSDP weights.",

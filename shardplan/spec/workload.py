@@ -120,8 +120,10 @@ class Runtime(Input):
     """Reorder tokens so that causal attention costs each context shard the same."""
     quantization: Literal["none", "int8", "fp8", "fp8_full"] | None = None
     """MaxText quantisation recipe; null means what the precision asks for."""
-    pipeline_layers_per_stage: Count = 1
-    """Layers a pipeline stage holds in one repeat."""
+    packing: Flag = True
+    """Put several documents in one sequence, kept apart by their numbers."""
+    pipeline_layers_per_stage: Count | None = None
+    """Layers a pipeline stage holds in one repeat; by default 1, and all of the stage's with experts."""
     pipeline_delay_activations: Flag = False
     """Pass activations on one iteration later, to hide the transfer."""
     pipeline_gather_weights: Literal["per_iteration", "once", "per_repeat"] = "per_iteration"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from shardplan.enumeration import layers_per_stage
 from shardplan.errors import InputError
 from shardplan.exporters.maxtext.model import model_flags
 from shardplan.maxtext_keys import table
@@ -125,10 +126,7 @@ def _pipeline(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
     stages, runtime = degree(split, "pipeline"), case.runtime
     if stages == 1:
         return
-    blocks = case.architecture.layer_groups[-1].count
-    # Guard: sparse matmuls cannot be traced with several repeats, so expert models pass each stage once (reference P7).
-    per_stage = blocks // stages if case.architecture.is_moe else runtime.pipeline_layers_per_stage
-    yield "num_layers_per_pipeline_stage", per_stage
+    yield "num_layers_per_pipeline_stage", int(layers_per_stage(case, stages))
     yield "num_pipeline_microbatches", split.pipeline_microbatches or stages
     if runtime.pipeline_delay_activations:
         yield "pipeline_delay_activation_forwarding", True
@@ -140,6 +138,8 @@ def _rest(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
     runtime = case.runtime
     yield "num_vocab_tiling", split.num_vocab_tiling
     yield "use_iota_embed", runtime.iota_embed
+    if not runtime.packing:
+        yield "packing", False
     if not runtime.logits_in_float32:
         yield "cast_logits_to_fp32", False
     if not runtime.scan_layers:

@@ -58,7 +58,14 @@ def microbatches_of(settings: Settings, architecture: Architecture, stages: int)
     if stages <= 1:
         return None
     per_stage = max(1, settings["num_layers_per_pipeline_stage"])
-    piped, asked = architecture.layer_groups[-1].count, settings["pipeline_parallel_layers"]
+    last, asked = architecture.layer_groups[-1], settings["pipeline_parallel_layers"]
+    piped = last.count
+    if last.layers_per_block > 1:
+        piped = settings["base_num_decoder_layers"]
+        message = (
+            "a pipeline over blocks of several layers cannot be modelled yet: MaxText builds a block for every layer"
+        )
+        settings.cannot("ici_pipeline_parallelism", message)
     if asked not in {-1, piped}:
         message = f"pipeline_parallel_layers={asked} cannot be modelled yet; the whole stack has {piped}"
         settings.cannot("pipeline_parallel_layers", message)
@@ -73,6 +80,11 @@ def microbatches_of(settings: Settings, architecture: Architecture, stages: int)
     if repeats not in {-1, expected}:
         message = f"num_pipeline_repeats={repeats}, but {piped} layers / ({stages} stages x {per_stage}) = {expected}"
         settings.refuse("SP015", "num_pipeline_repeats", message)
+    is_dropless = architecture.is_moe and settings["sparse_matmul"]
+    if last.layers_per_block > 1 and expected > 1 and is_dropless and not settings["pipeline_fsdp_ag_per_repeat"]:
+        hint = "use pipeline_fsdp_ag_per_repeat=true or sparse_matmul=false"
+        message = f"a dropless mixture of experts cannot go {expected} rounds through the pipeline"
+        settings.refuse("SP562", "num_layers_per_pipeline_stage", message, hint)
     microbatches, delay = (
         settings["num_pipeline_microbatches"],
         settings["pipeline_delay_activation_forwarding"],

@@ -116,6 +116,7 @@ def runtime_of(settings: Settings) -> Runtime | None:
         "context_strategy": settings["context_parallel_strategy"],
         "context_load_balance": settings["context_parallel_load_balance"],
         "quantization": QUANTIZATIONS[settings["quantization"]],
+        "packing": settings["packing"] is not False,
         "pipeline_layers_per_stage": settings["num_layers_per_pipeline_stage"],
         "pipeline_delay_activations": settings["pipeline_delay_activation_forwarding"],
         "pipeline_gather_weights": "per_repeat" if settings["pipeline_fsdp_ag_per_repeat"] else gather,

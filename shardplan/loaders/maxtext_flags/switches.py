@@ -45,6 +45,11 @@ SWITCHES: Final = (
         "base_mlp_dim and base_moe_mlp_dim must be equal where every layer has experts",
     ),
     Switch(
+        "base_num_kv_heads",
+        lambda s: s["base_num_kv_heads"] > 0 and s["base_num_query_heads"] % s["base_num_kv_heads"] != 0,
+        "base_num_kv_heads must divide base_num_query_heads",
+    ),
+    Switch(
         "use_gmm_v2",
         lambda s: s["use_gmm_v2"] and not s["use_tokamax_gmm"],
         "use_gmm_v2=true needs use_tokamax_gmm=true",
@@ -141,7 +146,7 @@ SWITCHES: Final = (
         "global_parameter_scale must be a power of two",
     ),
 )
-"""Source: MaxText 0.2.5 configs/types.py, set_derived_and_validate_values; rows E2, E5, E11-E13, A7, B7, O2, Q3, O11."""
+"""Source: MaxText 0.2.5 configs/types.py, set_derived_and_validate_values; rows D3, E2, E5, E11-E13, A7, B7, O2, Q3, O11."""
 
 
 def check_switches(settings: Settings) -> None:
