@@ -78,8 +78,9 @@ $(MAXTEXT_VENV)/.ready:
 verify-corpus: $(READY) $(MAXTEXT_VENV)/.ready ## Compile the corpus of configurations again (hours)
 	$(BIN)/python -m benchmarks.corpus --python $(MAXTEXT_VENV)/bin/python
 
-maxtext-acceptance: $(READY) $(MAXTEXT_VENV)/.ready ## Feed emitted flags to MaxText's own configuration (minutes)
+maxtext-acceptance: $(READY) $(MAXTEXT_VENV)/.ready ## Feed emitted flags to MaxText's own configuration and tracing (minutes)
 	$(BIN)/python -m benchmarks.acceptance --python $(MAXTEXT_VENV)/bin/python
+	$(BIN)/python -m benchmarks.trace --python $(MAXTEXT_VENV)/bin/python
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) dist build .coverage htmlcov .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -57,7 +57,7 @@ def emitted() -> Iterator[Entry]:
                 row = (i * count // PER_CASE + 7 * i) % count
                 split = rows.split_at(row)
                 entry_id = f"{model}/{accelerator}x{slices}/{row}"
-                yield _entry(entry_id, accelerator, slices, maxtext.flags(case, split))
+                yield launch_entry(entry_id, accelerator, slices, maxtext.flags(case, split))
 
 
 def _case(model: str, accelerator: str, slices: int) -> Case:
@@ -69,7 +69,8 @@ def _case(model: str, accelerator: str, slices: int) -> Case:
     return parse_case(parse_yaml(text.replace("8192", "2048") if "gpt3" in model else text, "case.yaml"))
 
 
-def _entry(entry_id: str, accelerator: str, slices: int, flags: dict[str, Any]) -> Entry:
+def launch_entry(entry_id: str, accelerator: str, slices: int, flags: dict[str, Any]) -> Entry:
+    """A launch as `check --lines` reads it."""
     return {"id": entry_id, "topology": accelerator, "slices": slices, "flags": flags}
 
 
@@ -77,7 +78,7 @@ def published() -> Iterator[Entry]:
     """The explicit flags of published recipes, as far as MaxText's configuration judges them."""
     for line in RECIPES.read_text(encoding="utf-8").splitlines():
         recipe = json.loads(line)
-        yield _entry(recipe["id"], recipe["topology"], recipe["slices"], recipe["flags"])
+        yield launch_entry(recipe["id"], recipe["topology"], recipe["slices"], recipe["flags"])
 
 
 def changed() -> Iterator[Entry]:
@@ -86,7 +87,7 @@ def changed() -> Iterator[Entry]:
         base = {"model_name": model, "per_device_batch_size": 4, "max_target_length": 8192}
         for flags in changes:
             merged = base | dict(pair.split("=", 1) for pair in flags.split())
-            yield _entry(f"{row}: {model} {accelerator}x{slices} {flags}", accelerator, slices, merged)
+            yield launch_entry(f"{row}: {model} {accelerator}x{slices} {flags}", accelerator, slices, merged)
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def theirs(entries: list[Entry], python: str) -> list[dict[str, Any]]:
     lines = []
     for entry in entries:
         cluster = resolve_cluster(None, accelerator=entry["topology"], slices=entry["slices"])
-        lines.append(json.dumps({"id": entry["id"], "argv": _argv(entry, cluster), "machine": _machine(cluster)}))
+        lines.append(json.dumps({"id": entry["id"], "argv": launch_argv(entry), "machine": _machine(cluster)}))
     script = Path(__file__).parent / "maxtext_pyconfig.py"
     done = subprocess.run([python, str(script)], input="\n".join(lines), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -122,7 +123,9 @@ def theirs(entries: list[Entry], python: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def _argv(entry: Entry, cluster: Cluster) -> list[str]:
+def launch_argv(entry: Entry) -> list[str]:
+    """The launch as MaxText's arguments, on a topology of that name and without data or checkpoints."""
+    cluster = resolve_cluster(None, accelerator=entry["topology"], slices=entry["slices"])
     flags = {"run_name": "acceptance", "base_output_directory": "/tmp/acceptance", "log_config": "false"}  # noqa: S108 - never written
     flags |= {"dataset_type": "synthetic", "enable_checkpointing": "false", "jax_cache_dir": ""}
     flags |= {"compile_topology": accelerator_name(cluster), "compile_topology_num_slices": str(cluster.slices)}
