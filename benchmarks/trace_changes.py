@@ -325,6 +325,7 @@ TRACE_CHANGES: tuple[tuple[str, str, int, str, tuple[str, ...]], ...] = (
     ("E22", "tpu7x-16", 1, "deepseek3-671b", (
         "override_model_config=true num_experts=16 n_routing_groups=8 topk_routing_group=4",
         "override_model_config=true num_experts=8 n_routing_groups=8 topk_routing_group=8",
+        "override_model_config=true num_experts=20 n_routing_groups=8 topk_routing_group=8",
     )),
     ("E2", "tpu7x-16", 1, "mixtral-8x7b", ("override_model_config=true num_experts_per_tok=16", "override_model_config=true num_experts_per_tok=8")),
 )  # fmt: skip

@@ -33,6 +33,11 @@ def _whole_model_is_experts(settings: Settings) -> bool:
     return settings["num_experts"] > 1 and plain and settings["decoder_block"] not in {"qwen3_moe", "gemma4"}
 
 
+def _has_whole_groups(experts: int, groups: int) -> bool:
+    """Whether every routing group has the same number of experts, and the two best that its score is made of."""
+    return experts % groups == 0 and experts // groups > 1
+
+
 SWITCHES: Final = (
     Switch(
         "base_moe_mlp_dim",
@@ -48,6 +53,20 @@ SWITCHES: Final = (
         "base_num_kv_heads",
         lambda s: s["base_num_kv_heads"] > 0 and s["base_num_query_heads"] % s["base_num_kv_heads"] != 0,
         "base_num_kv_heads must divide base_num_query_heads",
+    ),
+    Switch(
+        "n_routing_groups",
+        lambda s: (
+            s["decoder_block"] == "deepseek"
+            and (s["n_routing_groups"] or -1) > 0
+            and not _has_whole_groups(s["num_experts"], s["n_routing_groups"])
+        ),
+        "n_routing_groups must divide num_experts into groups of at least 2",
+    ),
+    Switch(
+        "num_experts_per_tok",
+        lambda s: s["num_experts_per_tok"] > s["num_experts"] > 1,
+        "num_experts_per_tok is more than num_experts",
     ),
     Switch(
         "use_gmm_v2",
@@ -146,7 +165,7 @@ SWITCHES: Final = (
         "global_parameter_scale must be a power of two",
     ),
 )
-"""Source: MaxText 0.2.5 configs/types.py, set_derived_and_validate_values; rows D3, E2, E5, E11-E13, A7, B7, O2, Q3, O11."""
+"""Source: MaxText 0.2.5 configs/types.py, set_derived_and_validate_values; rows D3, E2, E5, E11-E13, E22, A7, B7, O2, Q3, O11."""
 
 
 def check_switches(settings: Settings) -> None:
