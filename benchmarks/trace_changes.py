@@ -246,6 +246,9 @@ TRACE_CHANGES: tuple[tuple[str, str, int, str, tuple[str, ...]], ...] = (
         (
             "ici_pipeline_parallelism=2", "ici_pipeline_parallelism=2 scan_layers=false",
             "ici_pipeline_parallelism=2 num_layers_per_pipeline_stage=16 scan_layers=false",
+            "override_model_config=true base_num_decoder_layers=4 ici_pipeline_parallelism=2 num_layers_per_pipeline_stage=2 scan_layers=false",
+            "override_model_config=true base_num_decoder_layers=8 ici_pipeline_parallelism=2 num_layers_per_pipeline_stage=2 scan_layers=false",
+            "override_model_config=true base_num_decoder_layers=4 ici_pipeline_parallelism=2 scan_layers=false pipeline_fsdp_ag_per_repeat=true",
             "ici_pipeline_parallelism=2 ici_context_parallelism=2", "ici_pipeline_parallelism=2 num_vocab_tiling=4",
             "ici_pipeline_parallelism=2 gradient_accumulation_steps=2", "ici_pipeline_parallelism=2 ici_tensor_parallelism=4",
             "ici_pipeline_parallelism=2 pipeline_fsdp_ag_once=true", "ici_pipeline_parallelism=2 pipeline_fsdp_ag_per_repeat=true",
