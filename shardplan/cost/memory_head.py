@@ -17,6 +17,13 @@ TOKENS_FOR_LATE_RING = {"tpu7x": 0.0, "v6e": 1.0, "v5p": 2.0, "v5e": 2.0}
 layers' backward pass. Source: buffer dumps; on v5p 2.0 starts before (llama3.1-8b and 70b), 2.8 after (gpt-oss-20b), on v6e
 1.0 before and 2.0 after (llama3.1-8b), on tpu7x all after."""
 
+TIED_SHARDS, TIED_TOKENS = 8, 2.0
+"""Devices and tokens, as a multiple of the width, above which the ring of a tied head's gradient starts late on tpu7x.
+
+Source: qwen3-1.7b over 32 devices, gemma2-27b and a small dense model over 16 wait; eight devices never do, nor does
+gemma2-27b with 1.8 times its width.
+"""
+
 WAITING_SHARDS = 4
 """Devices sharing a weight beside a tensor axis for which the head's gradient waits; it does not at 2, 8 and 32.
 
@@ -92,7 +99,7 @@ def after_loss(setting: Setting) -> list[Part]:
 def logits_gradient_waits(setting: Setting) -> Bools:
     """Whether the head's gradient is computed only after the layers' backward pass, so that the logits' has to wait.
 
-    Tiled losses never wait, nor do tied heads in a ring, nor heads where SparseCores have no embedding to scatter into. The
+    Tiled losses never wait, nor do tied heads in a small ring, nor heads where SparseCores have no embedding to scatter into. The
     compiler's scheduler decides on the rest. Source: buffer dumps of llama, qwen3 and gemma on every chip; without the
     scatter llama2-13b and mistral-7b on tpu7x, and llama3.1-70b over 128 devices, which waits all the same.
     """
@@ -106,7 +113,9 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     across = (here.tensor > 1) & alone & (setting.shards != 1) & (setting.shards != WAITING_SHARDS)
     eager = (here.rows <= 1) | across | setting.lean | staged
     whole = np.where(setting.shards == 1, np.True_, smaller | ~eager)
-    rings_late = rings_late & (not setting.case.architecture.tied_embeddings)
+    if setting.case.architecture.tied_embeddings:
+        many = (setting.shards > TIED_SHARDS) & (here.head_tokens > TIED_TOKENS * setting.width)
+        rings_late = many & (not setting.fuses_matmuls)
     scatters = setting.fuses_matmuls | setting.scatters_wide | (not setting.case.runtime.iota_embed)
     waits: Bools = np.where(setting.ring, rings_late, whole) & setting.untiled & scatters
     return waits
