@@ -140,6 +140,8 @@ TRACE_CHANGES: tuple[tuple[str, str, int, str, tuple[str, ...]], ...] = (
             "max_target_length=2048 ici_context_parallelism=8 sa_block_q=256 sa_block_q_dq=256",
             "max_target_length=2048 ici_context_parallelism=8 sa_block_q=256 sa_block_q_dkv=256 use_tokamax_splash=true",
             "max_target_length=2048 ici_context_parallelism=8 sa_block_q=256 sa_block_q_dkv=256 sa_block_q_dq=256 use_tokamax_splash=true",
+            "max_target_length=2048 ici_context_parallelism=8 sa_block_q=256 sa_block_q_dkv=256 sa_use_fused_bwd_kernel=true",
+            "max_target_length=2048 ici_context_parallelism=8 sa_block_q=256 use_tokamax_splash=true",
             "max_target_length=2048 ici_context_parallelism=16 attention=dot_product",
         ),
     ),
