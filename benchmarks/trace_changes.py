@@ -179,6 +179,9 @@ TRACE_CHANGES: tuple[tuple[str, str, int, str, tuple[str, ...]], ...] = (
             "context_parallel_strategy=ring attention=flash use_tokamax_splash=true ici_context_parallelism=8",
             "context_parallel_strategy=ring attention=flash use_tokamax_splash=true ici_context_parallelism=2 context_parallel_load_balance=false",
             "context_parallel_strategy=ring attention=flash use_tokamax_splash=true ici_context_parallelism=8 max_target_length=2048",
+            "context_parallel_strategy=ring attention=flash use_tokamax_splash=true ici_context_parallelism=8 max_target_length=6144",
+            "context_parallel_strategy=ring attention=flash use_tokamax_splash=true ici_context_parallelism=8 max_target_length=6144 sa_block_q=256 sa_block_q_dkv=256",
+            "context_parallel_strategy=ring attention=flash use_tokamax_splash=true ici_context_parallelism=8 max_target_length=6144 sa_block_q=256 sa_block_q_dkv=256 sa_block_kv=256 sa_block_kv_compute=256 sa_block_kv_dkv=256 sa_block_kv_dkv_compute=256",
             "context_parallel_strategy=ring attention=flash use_tokamax_splash=true ici_context_parallelism=8 ici_tensor_parallelism=2",
         ),
     ),
@@ -191,6 +194,8 @@ TRACE_CHANGES: tuple[tuple[str, str, int, str, tuple[str, ...]], ...] = (
             "context_parallel_strategy=ulysses attention=flash use_tokamax_splash=true ici_context_parallelism=4 context_parallel_load_balance=false ici_tensor_parallelism=2",
             "context_parallel_strategy=ulysses attention=flash use_tokamax_splash=true ici_context_parallelism=4 context_parallel_load_balance=false ici_tensor_parallelism=4",
             "context_parallel_strategy=ulysses attention=flash use_tokamax_splash=true ici_context_parallelism=8 context_parallel_load_balance=false max_target_length=2048",
+            "context_parallel_strategy=ulysses attention=flash use_tokamax_splash=true ici_context_parallelism=8 context_parallel_load_balance=false max_target_length=6144",
+            "context_parallel_strategy=ulysses attention=flash use_tokamax_splash=true ici_context_parallelism=8 context_parallel_load_balance=false max_target_length=1280",
         ),
     ),
     ("C9", "tpu7x-512", 1, "deepseek3-671b", (

@@ -26,12 +26,18 @@ def tiles_in_use(settings: Settings) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def check_tiles(settings: Settings, context: int) -> None:
-    """A1, A2: attention tiles must divide the sequence, those of queries its shard on the context axis."""
+    """A1, A2: attention tiles must divide the sequence, those of queries its shard on the context axis.
+
+    Ring attention cuts keys into shards too and its tiles to a shard; Ulysses sees whole sequences.
+    """
     sequence = settings["max_target_length"]
     if settings["attention"] not in {"autoselected", "flash"} or sequence < _LANES or sequence % context:
         return
-    for keys, tokens in zip(tiles_in_use(settings), (sequence // context, sequence), strict=True):
-        wrong = [key for key in keys if settings[key] < 1 or tokens % min(settings[key], sequence)]
+    shard, strategy = sequence // context, settings["context_parallel_strategy"]
+    spans = {"ring": (shard, shard), "ulysses": (sequence, sequence)}.get(strategy, (shard, sequence))
+    longest = shard if strategy == "ring" else sequence
+    for keys, tokens in zip(tiles_in_use(settings), spans, strict=True):
+        wrong = [key for key in keys if settings[key] < 1 or tokens % min(settings[key], longest)]
         if not wrong:
             continue
         blamed = next((key for key in wrong if key in settings.given), wrong[0])
@@ -40,8 +46,8 @@ def check_tiles(settings: Settings, context: int) -> None:
         hint = f"the largest power of two that does is {tokens & -tokens}"
         settings.refuse("SP015", blamed, f"{shown} must divide {what}", hint)
     for key, outer in COMPUTE_TILES.items():
-        compute, tile = settings[key], min(settings[outer], sequence)
-        if key in settings.given and (compute < 1 or compute % _LANES or tile % min(compute, sequence)):
+        compute, tile = settings[key], min(settings[outer], longest)
+        if key in settings.given and (compute < 1 or compute % _LANES or tile % min(compute, longest)):
             message = f"{key}={compute} must be a multiple of {_LANES} that divides {outer}={settings[outer]}"
             settings.refuse("SP015", key, message)
 

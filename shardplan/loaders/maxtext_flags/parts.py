@@ -102,7 +102,9 @@ def runtime_of(settings: Settings) -> Runtime | None:
     gather = "once" if settings["pipeline_fsdp_ag_once"] else "per_iteration"
     chosen: dict[str, Any] = {
         "attention": attention,
-        "attention_tile_tokens": min(max(1, *(settings[key] for key in tiles_in_use(settings)[0])), LARGEST["max_target_length"]),
+        "attention_tile_tokens": min(
+            max(1, *(settings[key] for key in tiles_in_use(settings)[0])), LARGEST["max_target_length"]
+        ),
         "tokamax_splash": settings["use_tokamax_splash"],
         "fused_attention_backward": settings["sa_use_fused_bwd_kernel"],
         "iota_embed": settings["use_iota_embed"],
