@@ -109,6 +109,8 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
     child = f"os.fork() or time.sleep(60); open({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n'); time.sleep(60)"
     python = fake_python(tmp_path, child)
     ours = (
+        # Guard: a shell that starts tests in the background has them ignore Ctrl-C.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from shardplan.verify.environment import find_environment as f\n"
         "from shardplan.verify.runner import compile_flags as c\n"
         f"c(f({python!r}), {{}}, 'tpu7x-8')"
