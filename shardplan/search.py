@@ -18,7 +18,7 @@ from shardplan.cost.memory import memory
 from shardplan.enumeration import enumerate_candidates
 from shardplan.facts import observe
 from shardplan.judge import judge
-from shardplan.ranking import DOES_NOT_FIT, Standing, fit_classes, score, simplicity_keys
+from shardplan.ranking import DOES_NOT_FIT, FITS, Standing, fit_classes, score, simplicity_keys
 from shardplan.thresholds import threshold
 from shardplan.variants import Variants, expand, variants_of
 
@@ -73,7 +73,7 @@ def search(question: Question) -> Found:
         return Found(splits, None, sum(tally.values()), 0, tally)
     variants = variants_of(case, splits)
     considered = sum(tally.values()) + len(variants) * len(splits)
-    leanest = _leanest(case, splits, variants)
+    leanest = _leanest(case, splits, variants, until_it_fits=question.objective != "memory")
     possible = fit_classes(case, leanest.bytes, leanest.error_band) != DOES_NOT_FIT
     if not possible.all():
         tally[NO_ROOM] = len(variants) * int((~possible).sum())
@@ -120,8 +120,11 @@ class _Leanest:
         )
 
 
-def _leanest(case: Case, splits: Candidates, variants: Variants) -> _Leanest:
-    """The least memory of each split: of the policies that keep least on the device, with the most vocabulary tiling."""
+def _leanest(case: Case, splits: Candidates, variants: Variants, *, until_it_fits: bool = False) -> _Leanest:
+    """The least memory of each split: of the policies that keep least on the device, with the most vocabulary tiling.
+
+    With `until_it_fits`, leaner policies are not looked for once one fits.
+    """
     policies = variants.policies
     least = min(len(p.device) for p in policies)
     lean = [p for p in policies if len(p.device) == least and p.offload <= {"decoder_layer_input"}] or list(policies)
@@ -131,21 +134,23 @@ def _leanest(case: Case, splits: Candidates, variants: Variants) -> _Leanest:
         tiling = np.where(tokens % option == 0, option, tiling)
     need, band = np.full(len(splits), np.inf), np.zeros(len(splits))
     which = np.zeros(len(splits), dtype=np.int64)
+    left = np.arange(len(splits))
     for place, policy in enumerate(lean):
-        got = memory(case, replace(splits, remat_policies=(policy,), num_vocab_tiling=tiling))
-        better = got.total_bytes < need
-        need, band = np.where(better, got.total_bytes, need), np.where(better, got.error_band, band)
-        which = np.where(better, place, which)
+        got = memory(case, replace(splits.take(left), remat_policies=(policy,), num_vocab_tiling=tiling[left]))
+        better = got.total_bytes < need[left]
+        rows = left[better]
+        need[rows], band[rows], which[rows] = got.total_bytes[better], got.error_band[better], place
+        if until_it_fits:
+            left = left[fit_classes(case, need[left], band[left]) != FITS]
     return _Leanest(need, band, tuple(lean), which, tiling)
 
 
 def _fastest(case: Case, splits: Candidates, variants: Variants) -> Floats:
-    """A lower bound of the seconds a sequence takes in any variant of each split, `(n,)`."""
+    """A lower bound of what any variant of each split scores by step time, `(n,)`."""
     policies = variants.policies
     chosen = (min(policies, key=lambda p: len(p.tensors)), max(policies, key=lambda p: len(p.device)))
     times = [step_time_of(case, replace(splits, remat_policies=(policy,))) for policy in chosen]
-    fastest: Floats = np.min(times, axis=0) / splits.global_batch * BOUND_SLACK
-    return fastest
+    return score("step-time", splits, np.min(times, axis=0) * BOUND_SLACK, np.zeros(len(splits)))
 
 
 # --- pricing in full -----------------------------------------------------------------------------------------------
