@@ -41,7 +41,7 @@ def read_huggingface_config(document: Document, name: str) -> Architecture:
         "model_width": decoder.size("hidden_size"),
         "vocab_size": decoder.size("vocab_size"),
         "tied_embeddings": tied if tied is not None else decoder.is_tied,
-        "layer_groups": layer_groups(decoder.layers()),
+        "layer_groups": [{**group, "one_input": decoder.family.one_input} for group in layer_groups(decoder.layers())],
         "n_positions": decoder.size("max_position_embeddings") if decoder.family.has_positions else 0,
         "norm_bias": decoder.family.norm_bias,
         "notes": tuple(_notes(config, document, at)),

@@ -37,6 +37,8 @@ class Family:
     """Which layers look back over `sliding_window` only (`chunked`: in chunks), unless `layer_types` says it."""
     pattern: int = 0
     """Every so many layers one has full attention."""
+    one_input: bool = False
+    """Whether MaxText takes such a run of layers for one."""
     experts: Literal["none", "all", "sparse_step", "dense_first", "interleaved"] = "none"
     """Which layers are mixtures of experts."""
     shared_gate: bool = False
@@ -103,6 +105,7 @@ _GEMMA2 = replace(
     n_norms=4,
     windows="pattern",
     pattern=2,
+    one_input=True,
 )  # fmt: skip
 _OLMO2 = replace(_LLAMA, defaults={**_LLAMA.defaults, "vocab_size": 50304}, mlp_bias=False, qk_norm="full")
 _DEEPSEEK = Family(

@@ -284,7 +284,7 @@ def _gemma2(m: MaxTextModel) -> Iterator[dict[str, Any]]:
     """Each config layer is a pair: sliding, then full attention."""
     more = {"n_norms": 2 + m.use_post_attn_norm + m.use_post_ffw_norm}
     local = _layer(_attention(m, **_sliding(m)), _dense(m), **more)
-    yield {"count": _depth(m), "layers": [local, _layer(_attention(m), _dense(m), **more)]}
+    yield {"count": _depth(m), "layers": [local, _layer(_attention(m), _dense(m), **more)], "one_input": True}
 
 
 def _gemma3(m: MaxTextModel) -> Iterator[dict[str, Any]]:

@@ -152,6 +152,8 @@ class LayerGroup(Input):
     """Repetitions of the block."""
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
     """The layers of one block; a block of one kind of layer may be written flat."""
+    one_input: Flag = False
+    """Whether MaxText takes the block for one layer, whose input alone has a name."""
 
     @model_validator(mode="before")
     @classmethod
