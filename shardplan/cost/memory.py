@@ -16,6 +16,7 @@ import numpy as np
 
 from shardplan.cost.memory_band import RESCUE, usual_band
 from shardplan.cost.memory_moments import Moment, moments
+from shardplan.cost.memory_rescue import without_waiting_logits
 from shardplan.cost.memory_saved import offloaded_bytes
 from shardplan.cost.memory_setting import Setting
 from shardplan.cost.memory_terms import relief_bytes
@@ -49,7 +50,10 @@ class Memory:
     """Bytes on one device for each candidate."""
 
     state: ArgumentBytes
+    held: tuple[Moment, ...]
+    """The moments before the compiler gives anything back."""
     moments: tuple[Moment, ...]
+    """The moments as they come."""
     usual_band: Floats
     """Share of the total by which the compiler may differ, from the corpus of compiled points; `(n,)`."""
     fuses_matmuls: bool
@@ -84,16 +88,16 @@ class Memory:
     @cached_property
     def worst_bytes(self) -> Floats:
         """Temporaries at the worst moment."""
-        worst = self.moments[0].bytes
-        for moment in self.moments[1:]:
-            worst = np.maximum(worst, moment.bytes)
-        return worst
+        return _worst(self.moments)
 
     @cached_property
     def error_band(self) -> Floats:
         """Share of the total by which the compiler may differ, `(n,)`."""
         beyond = np.maximum(self.usual_band, RESCUE[self.fuses_matmuls])
-        return np.where(self._beyond > 0, beyond, self.usual_band)
+        needed = self.arguments_bytes + (self.worst_bytes if self.held is self.moments else _worst(self.held))
+        # A rescue we count on may not come: the band reaches to what is needed without.
+        beyond = np.maximum(beyond, np.where(self._beyond > 0, 0.0, needed / self.total_bytes - 1))
+        return np.where(needed > self.limit_bytes, beyond, self.usual_band)
 
     @cached_property
     def _beyond(self) -> Floats:
@@ -143,12 +147,21 @@ class Memory:
         return (*self.state.terms, *(term for _, term in self.moment_at(row).terms), *relief)
 
 
+def _worst(moments: tuple[Moment, ...]) -> Floats:
+    worst = moments[0].bytes
+    for moment in moments[1:]:
+        worst = np.maximum(worst, moment.bytes)
+    return worst
+
+
 def memory(case: Case, candidates: Candidates) -> Memory:
     """Memory of every candidate."""
     setting = Setting(case, candidates)
+    held = moments(setting)
     return Memory(
         state=setting.state,
-        moments=moments(setting),
+        held=held,
+        moments=without_waiting_logits(held, setting),
         usual_band=usual_band(setting),
         fuses_matmuls=setting.fuses_matmuls,
         limit_bytes=case.cluster.hbm_limit_bytes,

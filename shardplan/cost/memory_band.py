@@ -32,6 +32,8 @@ PIPELINE = 0.05
 """Pipeline stages."""
 UNFUSED = 0.04
 """Attention with scores in memory, or experts with slots."""
+APART = 0.05
+"""Blocks of several layers that each keep their input: what the others hold meanwhile is known from three dumps."""
 
 ORTHOGONALISED = 0.15
 """A muon update."""
@@ -54,6 +56,7 @@ def usual_band(setting: Setting) -> Floats:
         OFFLOAD * (relaid(setting) | relaid_last(setting)),
         PIPELINE * (setting.stages > 1),
         UNFUSED * unfused,
+        APART * np.any([setting.inputs(group) > 1 for group in setting.case.architecture.layer_groups], axis=0),
         ORTHOGONALISED * (setting.case.workload.optimizer.name == "muon"),
     )
     band: Floats = np.sqrt(sum(np.square(share) for share in parts))

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost import memory_terms as terms
-from shardplan.cost.memory_experts import PRESSURE, expert_moments, held_experts, staged_experts, unrolled_experts
+from shardplan.cost.memory_experts import (
+    PRESSURE,
+    apart_experts,
+    expert_moments,
+    held_experts,
+    staged_experts,
+    unrolled_experts,
+)
 from shardplan.cost.memory_head import after_loss, before_loss, embedding_scratch, loss, pipeline_outputs
-from shardplan.cost.memory_layers import dense_moments, held_dense, staged_dense
+from shardplan.cost.memory_layers import apart_dense, dense_moments, held_dense, staged_dense, waiting_hidden
 from shardplan.cost.memory_saved import (
     last_iteration,
     layer_gradients,
@@ -23,12 +30,13 @@ from shardplan.cost.memory_saved import (
 )
 from shardplan.cost.memory_setting import Part, Setting, part
 from shardplan.cost.memory_update import prefetched_moments, update
+from shardplan.cost.term import Term
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from shardplan.spec import Layer, LayerGroup
-    from shardplan.units import Floats
+    from shardplan.units import Bools, Floats
 
 SOLID = "saved_activations_bytes"
 
@@ -118,6 +126,8 @@ def _moments(setting: Setting) -> Iterator[Moment]:
         shared = Alive((*through, *_stage(group, setting)))
         for i, layer in enumerate(group.layers):
             beside = tuple(_together(group, setting, _held, without=i))
+            if (setting.inputs(group) > 1).any():
+                beside = _beside_kept(group, setting, beside, i)
             if not layer.feed_forward.is_moe:
                 inner = dense_moments(layer, setting)
                 for name, parts in inner.items():
@@ -158,6 +168,23 @@ def _together(
         yield part(kind.removesuffix("_bytes"), "layers_beside", terms.kept_bytes, L=1.0, a=total)
 
 
+def _beside_kept(group: LayerGroup, setting: Setting, together: tuple[Part, ...], without: int) -> tuple[Part, ...]:
+    """What the other layers of a block hold: less where each starts from its own input, which is kept."""
+    alone = setting.inputs(group) > 1
+    apart = [*_together(group, setting, _apart, without=without)]
+    last = group.layers[-1]
+    if not last.feed_forward.is_moe:
+        apart += waiting_hidden(last, setting)
+    return (*_counted(together, ~alone), *_counted(apart, alone))
+
+
+def _counted(parts: Iterable[Part], where: Bools) -> list[Part]:
+    return [
+        (kind, Term("layers_beside_bytes", terms.kept_bytes, {"L": 1.0 * where, "a": term.value}))
+        for kind, term in parts
+    ]
+
+
 def _stage(group: LayerGroup, setting: Setting) -> list[Part]:
     """What the other blocks of a pipeline stage hold: an iteration recomputes all of them before it goes back."""
     if not (setting.stages > 1).any():
@@ -171,6 +198,10 @@ def _held(layer: Layer, setting: Setting) -> list[Part]:
     return held_experts(layer, setting) if layer.feed_forward.is_moe else held_dense(layer, setting)
 
 
+def _apart(layer: Layer, setting: Setting) -> list[Part]:
+    return apart_experts(layer, setting) if layer.feed_forward.is_moe else apart_dense(layer, setting)
+
+
 def _staged(layer: Layer, setting: Setting) -> list[Part]:
     return staged_experts(layer, setting) if layer.feed_forward.is_moe else staged_dense(layer, setting)
 
@@ -180,5 +211,4 @@ def _unrolled(layer: Layer, setting: Setting) -> list[Part]:
 
 
 def _sum(parts: tuple[Part, ...]) -> Floats:
-    total: Floats = np.float64(0.0) + sum(term.value for _, term in parts)
-    return total
+    return sum((term.value for _, term in parts), start=np.zeros(()))

@@ -37,7 +37,7 @@ class Named:
 def saved_activations(setting: Setting) -> list[Part]:
     """Activations kept from the forward to the backward pass: block inputs, and what the remat policy names."""
     here, copies = setting.here, 1.0 + relaid(setting)
-    L = _blocks(setting) * ~setting.offloaded(INPUT) * copies
+    L = _inputs(setting) * ~setting.offloaded(INPUT) * copies
     found = [
         part(
             "saved_activations",
@@ -59,7 +59,7 @@ def saved_activations(setting: Setting) -> list[Part]:
 def offloaded_bytes(setting: Setting) -> Floats:
     """Activations kept in host memory, `(n,)`."""
     here = setting.here
-    inputs = terms.layer_inputs_bytes(_blocks(setting), here.tokens, setting.width, here.tensor)
+    inputs = terms.layer_inputs_bytes(_inputs(setting), here.tokens, setting.width, here.tensor)
     total: Floats = inputs * setting.offloaded(INPUT)
     for named in named_activations(setting):
         if (goes := setting.offloaded(*named.policy_names)).any():
@@ -122,7 +122,7 @@ def returning(setting: Setting) -> list[Part]:
 
 def last_iteration(setting: Setting) -> list[Part]:
     """Block inputs in a second layout."""
-    here, L = setting.here, _blocks(setting) * ~setting.offloaded(INPUT) * relaid_last(setting)
+    here, L = setting.here, _inputs(setting) * ~setting.offloaded(INPUT) * relaid_last(setting)
     n, t = here.tokens, here.tensor
     return [part("saved_activations", "relaid_inputs", terms.layer_inputs_bytes, L=L, n=n, D=setting.width, t=t)]
 
@@ -159,6 +159,8 @@ def layer_gradients(setting: Setting) -> list[Part]:
     return [part("gradients", "layer_gradients", terms.layer_gradients_bytes, P=P, g=g)]
 
 
-def _blocks(setting: Setting) -> Floats:
-    total: Floats = np.sum([setting.passes(group) for group in setting.case.architecture.layer_groups], axis=0)
+def _inputs(setting: Setting) -> Floats:
+    """Inputs of blocks and layers kept through the step."""
+    groups = setting.case.architecture.layer_groups
+    total: Floats = np.sum([setting.passes(group) * setting.inputs(group) for group in groups], axis=0)
     return total

@@ -34,6 +34,9 @@ RING_SHARDS = (5, 63)
 """Least and most devices that share a weight for which the compiler turns gathers and gradient scatters into rings of
 permutes (windowed einsums): seen at 8, 16 and 32 devices, not at 2, 4, 64 and more."""
 
+CUSTOM = "custom"
+"""The policy that keeps layers' inputs by name."""
+
 LEAN_CHIPS = ("v5e",)
 """Chips with the least memory, where the compiler fuses most. Source: buffer dumps of llama3.1-8b, mistral-7b."""
 
@@ -93,7 +96,8 @@ class Setting:
         """Whether gathers and scatters run as rings of permutes, which hold pieces instead of whole matrices."""
         least, most = RING_SHARDS
         alone = (self.here.tensor == 1) & (self.case.cluster.slices == 1)
-        return (self.shards >= least) & (self.shards <= most) & alone
+        found: Bools = (self.shards >= least) & (self.shards <= most) & alone
+        return found
 
     @cached_property
     def lean(self) -> Bools:
@@ -119,7 +123,8 @@ class Setting:
     @cached_property
     def untiled(self) -> Bools:
         """Whether the loss sees all logits at once."""
-        return self.candidates.num_vocab_tiling == 1
+        whole: Bools = self.candidates.num_vocab_tiling == 1
+        return whole
 
     def kept(self, *names: str) -> Bools:
         """Whether the remat policy keeps one of the named activations on the device."""
@@ -133,6 +138,21 @@ class Setting:
         """How many of the named activations the backward pass recomputes."""
         count: Floats = np.sum([~(self.kept(name) | self.offloaded(name)) for name in names], axis=0, dtype=np.float64)
         return count
+
+    def inputs(self, group: LayerGroup) -> Floats:
+        """Inputs of layers that a block of the group keeps: its own, or those of all layers where each is named and kept.
+
+        `custom` policies alone keep `decoder_layer_input`, on the device unless the user says otherwise; named policies keep
+        what the loop carries. Source: MaxText models/gemma3.py, llama4.py, gpt_oss.py (each layer names its input), gemma2.py
+        (a pair does), layers/nnx_decoders.py get_remat_policy; buffer dumps of gemma3-12b and llama4-17b-16e.
+        """
+        each = 1.0 if group.one_input else float(group.layers_per_block)
+        count: Floats = np.where(self._keeps_inputs, each, 1.0)
+        return count
+
+    @cached_property
+    def _keeps_inputs(self) -> Bools:
+        return np.array([policy.name == CUSTOM for policy in self.candidates.remat_policies])[self.candidates.remat]
 
     def passes(self, group: LayerGroup) -> Floats:
         """Times a device runs a block of the group forward in a micro-step, each time keeping its activations.

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from shardplan.units import Floats, Ints
 
 
-def weight_copies_bytes(P: Ints) -> Floats:
+def weight_copies_bytes(P: Floats) -> Floats:
     """The device's shards of the scanned layers in bfloat16, made once and kept through both passes. Source: buffer dumps."""
-    return 2.0 * P
+    return 2 * P
 
 
 def layer_gradients_bytes(P: Floats, g: Floats) -> Floats:
@@ -24,9 +24,9 @@ def layer_gradients_bytes(P: Floats, g: Floats) -> Floats:
     return g * P
 
 
-def accumulated_gradients_bytes(P: Ints, w: int) -> Floats:
+def accumulated_gradients_bytes(P: Floats, w: int) -> Floats:
     """Sum of the micro-steps' gradients, and the outer weights in bfloat16. Source: maxtext reference 4.3."""
-    return 1.0 * w * P
+    return w * P
 
 
 def layer_inputs_bytes(L: Floats, n: Floats, D: int, t: Floats) -> Floats:
@@ -112,6 +112,11 @@ def matrices_bytes(c: Floats, W: int, t: Floats) -> Floats:
 def products_bytes(L: int, D: int, t: Floats) -> Floats:
     """Products of the layers' matrices with their transposes, two in float32 and four in bfloat16. Source: buffer dump."""
     return 16 * L * D**2 / t
+
+
+def given_back_bytes(s: Floats, b: Floats) -> Floats:
+    """Share s of b waiting bytes that the compiler computes again rather than holds. Source: buffer dumps."""
+    return -s * b
 
 
 def relief_bytes(o: Floats) -> Floats:
