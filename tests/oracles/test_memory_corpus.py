@@ -2,26 +2,33 @@
 
 `compiled_memory.jsonl` is the first corpus, `compiled_memory_wide.jsonl` varies model, policy, mesh, chip, sequence,
 batch, dtype and optimizer, alone and together; a third of it (`held out`) was compared only after the structure stood.
+`compiled_published.jsonl` are plans others published, without their compiler flags: few, large, near the limit.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shardplan.accuracy import DIMENSIONS, Compared, Errors, by_dimension, changes, compare, read_corpus
+from shardplan.cost.memory import memory
+from shardplan.load import load_flags
 
 DATA = Path(__file__).parent.parent / "data"
 FILES = ("compiled_memory.jsonl", "compiled_memory_wide.jsonl")
+PUBLISHED = "compiled_published.jsonl"
 MEDIAN, P95 = 0.03, 0.08
+PUBLISHED_MEDIAN, PUBLISHED_LOW, PUBLISHED_HIGH = 0.05, -0.05, 0.20
+"""Published plans: llama4-17b-16e over 512 devices is 18% too high, as the logits' gradient does not wait there."""
 REFUSED_BY_US = 0.03
 """Share of compiled points that may be called `does_not_fit`."""
 
 
 @pytest.fixture(scope="module")
 def points() -> dict[str, list[Compared]]:
-    return {name: [compare(record) for record in read_corpus(DATA / name)] for name in FILES}
+    return {name: [compare(record) for record in read_corpus(DATA / name)] for name in (*FILES, PUBLISHED)}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -31,7 +38,32 @@ def test_totals_agree_with_the_compiler(points: dict[str, list[Compared]], name:
     assert errors.p95 <= P95
 
 
-@pytest.mark.parametrize("name", FILES)
+def test_published_plans_agree_with_the_compiler(points: dict[str, list[Compared]]) -> None:
+    assert Errors.of(points[PUBLISHED]).median <= PUBLISHED_MEDIAN
+    assert all(PUBLISHED_LOW <= point.error <= PUBLISHED_HIGH for point in points[PUBLISHED])
+
+
+def test_every_layer_of_a_block_sends_its_own_input_to_the_host() -> None:
+    records = [r for r in read_corpus(DATA / PUBLISHED) if r["flags"].get("decoder_layer_input") == "offload"]
+    blocks = [r for r in records if "llama4" in r["flags"]["model_name"]]
+    assert blocks
+    for record in blocks:
+        case, candidates = load_flags(record)
+        assert memory(case, candidates).host_bytes[0] == record["memory"]["host_temp_size_in_bytes"]
+
+
+@pytest.mark.parametrize("batch", range(20, 33, 2))
+def test_a_plan_that_fits_only_without_its_logits_is_at_risk(batch: int) -> None:
+    record = next(r for r in read_corpus(DATA / PUBLISHED) if r["flags"]["model_name"] == "deepseek2-16b")
+    point = compare(record | {"flags": record["flags"] | {"per_device_batch_size": batch}})
+    case, candidates = load_flags(point.record)
+    got = memory(case, candidates)
+    held = max(float(np.max(moment.bytes)) for moment in got.held) + point.arguments_bytes
+    assert point.total_bytes <= held
+    assert (point.verdict == "fits") <= (held <= point.limit_bytes)
+
+
+@pytest.mark.parametrize("name", [*FILES, PUBLISHED])
 def test_arguments_are_exact(points: dict[str, list[Compared]], name: str) -> None:
     known = [point for point in points[name] if point.compiled_arguments_bytes is not None]
     assert known
@@ -40,12 +72,12 @@ def test_arguments_are_exact(points: dict[str, list[Compared]], name: str) -> No
 
 
 def test_nothing_the_compiler_refuses_is_called_fitting(points: dict[str, list[Compared]]) -> None:
-    wrong = [point.id for name in FILES for point in points[name] if point.refused and point.verdict == "fits"]
+    wrong = [point.id for name in points for point in points[name] if point.refused and point.verdict == "fits"]
     assert not wrong
 
 
 def test_almost_nothing_it_compiles_is_called_too_large(points: dict[str, list[Compared]]) -> None:
-    compiled = [point for name in FILES for point in points[name] if not point.refused]
+    compiled = [point for name in points for point in points[name] if not point.refused]
     wrong = [point.id for point in compiled if point.verdict == "does_not_fit"]
     assert len(wrong) <= REFUSED_BY_US * len(compiled), wrong
 
