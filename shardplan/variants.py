@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shardplan.candidates import Candidates
     from shardplan.spec import Case, RematPolicy
 
-VOCAB_TILINGS = (1, 4, 16)
+VOCAB_TILINGS = (1, 8)
 LAYER_INPUT = "decoder_layer_input"
 """Kept on the device by every policy that does not send it to the host: the scanned loop carries it."""
 _INPUT_HOSTED = {LAYER_INPUT: "offload"}

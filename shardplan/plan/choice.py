@@ -14,7 +14,7 @@ Verdict = Literal["fits", "at_risk", "does_not_fit", "invalid"]
 class Output(BaseModel):
     """A frozen record of a result."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class MeshOut(Output):
