@@ -140,7 +140,9 @@ def mesh_kind(point: Compared) -> str:
 def number_formats(point: Compared) -> str:
     """Types that are not the default, and the optimizer, such as `moments bfloat16+muon`; `float32` where all are the default."""
     settings = {"weight_dtype": "weights ", "mu_dtype": "moments ", "grad_dtype": "gradients ", "quantization": ""}
-    found = [f"{word}{point.flag(key)}" for key, word in settings.items() if point.flag(key) not in {None, "", "float32"}]
+    found = [
+        f"{word}{point.flag(key)}" for key, word in settings.items() if point.flag(key) not in {None, "", "float32"}
+    ]
     optimizer = point.flag("opt_type", "adamw")
     return "+".join([*found, *([] if optimizer == "adamw" else [str(optimizer)])]) or "float32"
 
