@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from shardplan.spec import Case, RematPolicy
     from shardplan.units import Floats, Ints
 
-SPLITS_A_ROUND = 32
+SPLITS_A_ROUND = 48
 """Splits priced in all variants before the stopping rule is looked at again."""
 BOUND_SLACK = 0.97
 """Safety factor on the time bound: variants between the two extreme remat policies may be a little faster than both."""
