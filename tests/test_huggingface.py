@@ -12,7 +12,8 @@ from shardplan.cost.parameters import active_parameters, total_parameters
 from shardplan.errors import InputError
 from shardplan.loaders.huggingface import is_huggingface_config, read_huggingface_config
 from shardplan.loaders.huggingface_decoder import HuggingFaceConfig
-from shardplan.loaders.huggingface_families import FAMILIES, SAME_AS, TELLING_KEYS, UNSUPPORTED
+from shardplan.loaders.huggingface_families import FAMILIES, SAME_AS
+from shardplan.loaders.huggingface_unsupported import TELLING_KEYS, UNSUPPORTED
 from shardplan.loaders.patterns import layer_groups
 from shardplan.loaders.presets import load_architecture, read_architecture
 from shardplan.source import Document, parse_json

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from shardplan.errors import Diagnostic, InputError, suggest
 from shardplan.loaders.huggingface_decoder import Decoder, HuggingFaceConfig
-from shardplan.loaders.huggingface_families import FAMILIES, LAYER_KINDS, SAME_AS, TELLING_KEYS, UNSUPPORTED
+from shardplan.loaders.huggingface_families import FAMILIES, SAME_AS
+from shardplan.loaders.huggingface_unsupported import LAYER_KINDS, TELLING_KEYS, UNSUPPORTED
 from shardplan.loaders.patterns import layer_groups
 from shardplan.source import Document, build
 from shardplan.spec import Architecture
