@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 
 from shardplan.cost.parameters import total_parameters
 from shardplan.errors import InputError
-from shardplan.loaders.maxtext_model import (
-    BLOCKS,
-    UNSUPPORTED_BLOCKS,
-    MaxTextModel,
-    Scale,
-    is_maxtext_model,
-    read_maxtext_model,
-)
+from shardplan.loaders.maxtext_blocks import BLOCKS
+from shardplan.loaders.maxtext_model import UNSUPPORTED_BLOCKS, is_maxtext_model, read_maxtext_model
+from shardplan.loaders.maxtext_schema import MaxTextModel, Scale
 from shardplan.loaders.presets import load_architecture
 from shardplan.source import Document, parse_yaml
 
