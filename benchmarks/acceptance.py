@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.acceptance_changes import CHANGES
-from shardplan.chips import accelerator_name, resolve_cluster
-from shardplan.enumeration import enumerate_candidates
+from shardplan.engine.variants import expand, variants_of
 from shardplan.exporters import maxtext
 from shardplan.exporters.maxtext.text import written
-from shardplan.gate import check_lines
-from shardplan.load import parse_case
+from shardplan.launch.gate import check_lines
+from shardplan.loaders.load import parse_case
+from shardplan.machine.chips import accelerator_name, resolve_cluster
 from shardplan.source import parse_yaml
-from shardplan.variants import expand, variants_of
+from shardplan.splits.enumeration import enumerate_candidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardplan.accuracy import DIMENSIONS, Errors, by_dimension, changes, compare, read_corpus
+from benchmarks.compared import DIMENSIONS, Errors, by_dimension, changes, compare, read_corpus
 from shardplan.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from shardplan.accuracy import Compared
+    from benchmarks.compared import Compared
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 FILES = ("compiled_memory.jsonl", "compiled_memory_wide.jsonl")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.published import Run, read_runs
 from shardplan.cost.calibration import TIME_FILES, Constants, calibration_file
-from shardplan.cost.comm import collectives
-from shardplan.cost.seconds import Pipeline, Rates, Traffic, step_lines, total_s
-from shardplan.cost.step_time import traffic_of
-from shardplan.cost.work import Work, work
+from shardplan.cost.network.comm import collectives
+from shardplan.cost.time.seconds import Pipeline, Rates, Traffic, step_lines, total_s
+from shardplan.cost.time.step_time import traffic_of
+from shardplan.cost.time.work import Work, work
 from shardplan.data import rules_folder
-from shardplan.published import Run, read_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

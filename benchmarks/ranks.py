@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardplan.candidates import concatenated
-from shardplan.choice import Priced, strategy_of
-from shardplan.engine import catalogue
-from shardplan.profile import profile
-from shardplan.published import newest, read_runs
-from shardplan.ranking import mesh_identity
-from shardplan.search import Question, search
+from benchmarks.published import newest, read_runs
+from shardplan.engine.choice import Priced, strategy_of
+from shardplan.engine.decide import catalogue
+from shardplan.engine.ranking import mesh_identity
+from shardplan.engine.search import Question, search
+from shardplan.judge.profile import profile
 from shardplan.spec import Runtime
+from shardplan.splits.candidates import concatenated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from shardplan.candidates import Candidates
-    from shardplan.published import Run
+    from benchmarks.published import Run
     from shardplan.spec import Case, RematPolicy, Workload
+    from shardplan.splits.candidates import Candidates
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "tests" / "data" / "recipes_tpu.jsonl"

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.acceptance import MODELS, Entry, launch_argv, launch_entry, ours
 from benchmarks.trace_changes import TRACE_CHANGES
-from shardplan.chips import resolve_cluster
-from shardplan.engine import decide, judge_split
-from shardplan.enumeration import enumerate_candidates, split_rows
+from shardplan.engine.decide import decide, judge_split
+from shardplan.engine.ranking import OBJECTIVES
+from shardplan.engine.variants import expand, variants_of
 from shardplan.exporters import maxtext
-from shardplan.load import parse_case
-from shardplan.ranking import OBJECTIVES
+from shardplan.loaders.load import parse_case
+from shardplan.machine.chips import resolve_cluster
 from shardplan.source import parse_yaml
-from shardplan.variants import expand, variants_of
+from shardplan.splits.enumeration import enumerate_candidates, split_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

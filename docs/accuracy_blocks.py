@@ -1,6 +1,6 @@
 """Generated parts of the accuracy page that are about memory, for cog; `accuracy_runs` and `accuracy_ranks` have the others.
 
-Each function returns one Markdown table of predicted beside compiled bytes: `shardplan.accuracy` over the committed corpora.
+Each function returns one Markdown table of predicted beside compiled bytes: `benchmarks.compared` over the committed corpora.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from benchmarks.accuracy import DATA, FILES, load
-from shardplan.accuracy import DIMENSIONS, Errors, by_dimension, changes
+from benchmarks.compared import DIMENSIONS, Errors, by_dimension, changes
 from shardplan.units import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from shardplan.accuracy import Compared
+    from benchmarks.compared import Compared
 
 WORST = 10
 NEAR = 0.9

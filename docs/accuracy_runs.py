@@ -18,16 +18,16 @@ from accuracy_blocks import table
 
 from benchmarks.accuracy import DATA
 from benchmarks.calibrate import RUNS, Stack, all_constants, free_constants, left_out_errors, starting_values
-from shardplan.accuracy import compare, read_corpus
-from shardplan.cost.memory import memory
-from shardplan.published import newest, read_runs
-from shardplan.ranking import DOES_NOT_FIT, FITS, fit_classes
+from benchmarks.compared import compare, read_corpus
+from benchmarks.published import newest, read_runs
+from shardplan.cost.memory.total import memory
+from shardplan.engine.ranking import DOES_NOT_FIT, FITS, fit_classes
 from shardplan.units import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from shardplan.published import Run
+    from benchmarks.published import Run
     from shardplan.units import Floats
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardplan import cli
-from shardplan.chips import chip_names, load_chip
 from shardplan.cli.help import MEANINGS
-from shardplan.describe import describe_chip, describe_rule
 from shardplan.errors import INPUT_CODES
 from shardplan.loaders.case import CaseInput, ClusterInput
+from shardplan.machine.chips import chip_names, load_chip
+from shardplan.render.describe import describe_chip, describe_rule
 from shardplan.render.document import Document, Grid
 from shardplan.render.lists import chips_page, rule_page, rules_page
 from shardplan.render.markdown import markdown
@@ -108,7 +108,7 @@ def chips() -> str:
 
 def rules() -> str:
     """The catalogue: a table, then every rule's page, by family."""
-    from shardplan.engine import catalogue
+    from shardplan.engine.decide import catalogue
 
     rules = list(catalogue())
     parts = [

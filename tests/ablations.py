@@ -6,13 +6,14 @@ Third-party rows (Hy3 295B, Qwen3 235B on 64 chips) are self-reported and played
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-from shardplan.cost.estimate import step_time_of
-from shardplan.published import Run, read_runs
+from places import DATA
 
-PATH = Path(__file__).parent / "data" / "ablations_tpu.jsonl"
+from benchmarks.published import Run, read_runs
+from shardplan.cost.estimate import step_time_of
+
+PATH = DATA / "ablations_tpu.jsonl"
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in PATH.read_text().splitlines()]
 RUNS = dict(zip((row["id"] + row["group"] for row in ROWS), read_runs(PATH), strict=True))
 GROUPS = tuple(dict.fromkeys(row["group"] for row in ROWS))

@@ -4,18 +4,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardplan.cost.compute import (
-    attention_forward_flops,
-    layer_matmuls,
-    matmul_bytes_per_flop,
-    matmul_flops,
-    peak_s,
-    training_flops,
-)
-from shardplan.cost.intensity import (
+from places import DATA
+
+from shardplan.cost.network.intensity import (
     best_fsdp,
     expert_width,
     gather_tokens,
@@ -24,15 +17,23 @@ from shardplan.cost.intensity import (
     slice_tokens,
     tensor_width,
 )
-from shardplan.cost.parameters import active_parameters, parameter_tensors, total_parameters
-from shardplan.cost.saved import offloaded_width
-from shardplan.cost.seconds import mfu, traffic_s
+from shardplan.cost.tensors.parameters import active_parameters, parameter_tensors, total_parameters
+from shardplan.cost.tensors.saved import offloaded_width
+from shardplan.cost.time.compute import (
+    attention_forward_flops,
+    layer_matmuls,
+    matmul_bytes_per_flop,
+    matmul_flops,
+    peak_s,
+    training_flops,
+)
+from shardplan.cost.time.seconds import mfu, traffic_s
 from shardplan.spec import Architecture, Attention, FeedForward, Layer, LayerGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-VECTORS = {v["id"]: v for v in json.loads((Path(__file__).parent / "data" / "scaling_book_vectors.json").read_text())}
+VECTORS = {v["id"]: v for v in json.loads((DATA / "scaling_book_vectors.json").read_text())}
 DAY_S = 86_400
 
 

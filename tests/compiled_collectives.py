@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shardplan.candidates import Candidates
-from shardplan.chips import resolve_cluster
-from shardplan.cost.comm import collectives
+from shardplan.cost.network.comm import collectives
 from shardplan.loaders.presets import load_architecture
+from shardplan.machine.chips import resolve_cluster
 from shardplan.spec import Case, Split, Workload
+from shardplan.splits.candidates import Candidates
 
 
 @dataclass(frozen=True)

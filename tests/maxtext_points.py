@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-from shardplan.candidates import Candidates
+from places import DATA
+
 from shardplan.loaders.presets import load_architecture
 from shardplan.spec import Architecture, Case, Optimizer, Split, Workload
+from shardplan.splits.candidates import Candidates
 
-DATA = Path(__file__).parent / "data" / "maxtext"
+FOLDER = DATA / "maxtext"
 
 
 def read_points(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
+    return [json.loads(line) for line in (FOLDER / name).read_text().splitlines()]
 
 
 def architecture_of(point: dict[str, Any]) -> Architecture:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shardplan.candidates import Candidates
-from shardplan.chips import resolve_cluster
-from shardplan.cost import collectives as formulas
 from shardplan.cost.calibration import calibration_file
-from shardplan.cost.network import Network, Reach, Route
+from shardplan.cost.network import collectives as formulas
+from shardplan.cost.network.links import Network, Reach, Route
+from shardplan.machine.chips import resolve_cluster
 from shardplan.spec import Split
+from shardplan.splits.candidates import Candidates
 
 GATHER = calibration_file("ici").curves["all_gather_bytes_per_s"]
 

@@ -71,9 +71,9 @@ def check(
         raise typer.BadParameter("--accelerator and --slices belong to a launch command after --.", context)
     if fix and case is not None:
         raise typer.BadParameter("--fix changes flags: of a launch command, --plan or --from.", context)
-    from shardplan import gate
     from shardplan.cli.diagnostics import print_diagnostics
     from shardplan.cli.output import finish, show
+    from shardplan.launch import gate
     from shardplan.render.check import check_page
 
     if case is not None:

@@ -25,9 +25,9 @@ def chips(
       shardplan chips tpu7x
       shardplan chips v6e -o yaml
     """
-    from shardplan import chips as known
     from shardplan.cli.output import show
-    from shardplan.describe import describe_chip
+    from shardplan.machine import chips as known
+    from shardplan.render.describe import describe_chip
     from shardplan.render.lists import chip_page, chips_page
 
     if name is None:

@@ -47,9 +47,9 @@ def diff(  # noqa: PLR0917 - one argument an option
       shardplan diff old.sh new.sh --accelerator tpu7x-256
     """
     from shardplan.cli.output import finish, show
-    from shardplan.diff import diff as compare
     from shardplan.errors import ExitCode
-    from shardplan.planned import read_planned
+    from shardplan.launch.diff import diff as compare
+    from shardplan.launch.planned import read_planned
     from shardplan.render.diff import diff_page
 
     sides = [

@@ -29,8 +29,8 @@ def explain(
         show_rules(what, output, width)
         return
     from shardplan.cli.output import show
-    from shardplan.engine import explain as explain_plan
-    from shardplan.load import load_case
+    from shardplan.engine.decide import explain as explain_plan
+    from shardplan.loaders.load import load_case
     from shardplan.render.explain import explain_page
 
     explanation = explain_plan(load_case(what), rank)

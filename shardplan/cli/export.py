@@ -157,11 +157,11 @@ def _planned(case: str, rank: int, objective: Objective, *, for_maxtext: bool = 
     """The case in a file and its plan of that rank; ends the command with exit code 1 if nothing fits."""
     from shardplan.cli.diagnostics import print_problems
     from shardplan.cli.output import finish
-    from shardplan.engine import decide
+    from shardplan.engine.decide import decide
     from shardplan.errors import ExitCode
     from shardplan.exporters.maxtext import model_flags
-    from shardplan.gate import plan_of_rank
-    from shardplan.load import load_case
+    from shardplan.launch.gate import plan_of_rank
+    from shardplan.loaders.load import load_case
 
     loaded = load_case(case)
     if for_maxtext:

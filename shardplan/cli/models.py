@@ -31,8 +31,8 @@ def models(
       shardplan models path/to/config.json -o json
     """
     from shardplan.cli.output import show
-    from shardplan.describe import describe_model
     from shardplan.loaders.presets import architecture_names, load_architecture
+    from shardplan.render.describe import describe_model
     from shardplan.render.lists import model_page, models_page
 
     if name is None:

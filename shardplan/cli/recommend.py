@@ -25,9 +25,9 @@ def recommend(
       shardplan recommend case.yaml -o json | jq '.plans[0].maxtext_flags'
     """
     from shardplan.cli.output import finish, show
-    from shardplan.engine import decide
+    from shardplan.engine.decide import decide
     from shardplan.errors import ExitCode
-    from shardplan.load import load_case
+    from shardplan.loaders.load import load_case
     from shardplan.render.recommend import recommend_page
 
     asked = load_case(case)

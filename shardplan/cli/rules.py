@@ -37,8 +37,8 @@ def is_code(word: str) -> bool:
 def show_rules(code: str | None, output: Format | None, width: int | None) -> None:
     """Print the catalogue, or one rule."""
     from shardplan.cli.output import show
-    from shardplan.describe import describe_rule
-    from shardplan.engine import catalogue
+    from shardplan.engine.decide import catalogue
+    from shardplan.render.describe import describe_rule
     from shardplan.render.lists import rule_page, rules_page
 
     if code is None:

@@ -27,10 +27,10 @@ def scale(
       shardplan scale case.yaml -o json
     """
     from shardplan.cli.output import finish, show
+    from shardplan.engine.scaling import scale as scale_case
     from shardplan.errors import Diagnostic, ExitCode, InputError
-    from shardplan.load import load_case
+    from shardplan.loaders.load import load_case
     from shardplan.render.scale import scale_page
-    from shardplan.scaling import scale as scale_case
 
     found = re.fullmatch(r"(\d{1,6})\.\.(\d{1,6})", chips)
     if not found or not 0 < int(found[1]) <= int(found[2]):

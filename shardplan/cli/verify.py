@@ -52,9 +52,9 @@ def verify(  # noqa: PLR0917 - one argument an option
       shardplan verify case.yaml --top 3 --python .venv-maxtext/bin/python
     """
     from shardplan.cli.output import finish, show
-    from shardplan.engine import decide
+    from shardplan.engine.decide import decide
     from shardplan.errors import ExitCode
-    from shardplan.load import load_case
+    from shardplan.loaders.load import load_case
     from shardplan.render.verify import verify_page
     from shardplan.verify.compare import verify as verify_choice
     from shardplan.verify.environment import find_environment

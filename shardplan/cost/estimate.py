@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shardplan.cost.comm import Collective, collectives
-from shardplan.cost.memory import Memory, memory
-from shardplan.cost.step_time import Time, step_seconds, step_time
+from shardplan.cost.memory.total import Memory, memory
+from shardplan.cost.network.comm import Collective, collectives
+from shardplan.cost.time.step_time import Time, step_seconds, step_time
 
 if TYPE_CHECKING:
-    from shardplan.candidates import Candidates
     from shardplan.spec import Case
+    from shardplan.splits.candidates import Candidates
     from shardplan.units import Floats
 
 

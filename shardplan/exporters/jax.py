@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from shardplan.cost.parameters import parameter_tensors
-from shardplan.cost.sharding import ACTIVATION_RULES, mesh_axes
+from shardplan.cost.tensors.parameters import parameter_tensors
+from shardplan.cost.tensors.sharding import ACTIVATION_RULES, mesh_axes
 from shardplan.spec import AXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from shardplan.cost.parameters import Dim, ParameterTensor
+    from shardplan.cost.tensors.parameters import Dim, ParameterTensor
     from shardplan.exporters.launch import Job
     from shardplan.spec import Case
 

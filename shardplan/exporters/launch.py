@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from shardplan.chips import default_shape
 from shardplan.errors import Diagnostic, InputError
 from shardplan.exporters.maxtext.text import SETTINGS, TRAINER, slug, written
+from shardplan.machine.chips import default_shape
 
 if TYPE_CHECKING:
     from shardplan.plan import ChoiceOut

@@ -1,1 +1,1 @@
-"""Formats that people bring; one module or package a format, none of which knows another. `shardplan.load` composes them."""
+"""Formats that people bring; one module or package a format, none of which knows another. `shardplan.loaders.load` composes them."""

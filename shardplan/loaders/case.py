@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field
 
-from shardplan.chips import resolve_cluster
 from shardplan.errors import Diagnostic, InputError
 from shardplan.loaders.case_checks import (
     batch_problems,
@@ -19,6 +18,7 @@ from shardplan.loaders.case_checks import (
     precision_problems,
     remat_problems,
 )
+from shardplan.machine.chips import resolve_cluster
 from shardplan.source import Document, build
 from shardplan.spec import (
     Architecture,

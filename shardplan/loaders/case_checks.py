@@ -9,8 +9,8 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.errors import Diagnostic, suggest
-from shardplan.maxtext_keys import MUON_BLOCKS, table
-from shardplan.remat import ALIASES, POLICIES, TENSORS
+from shardplan.maxtext.keys import MUON_BLOCKS, table
+from shardplan.maxtext.remat import ALIASES, POLICIES, TENSORS
 
 if TYPE_CHECKING:
     from shardplan.source import Document

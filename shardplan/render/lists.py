@@ -11,7 +11,7 @@ from shardplan.units import format_bytes, format_bytes_per_s, format_count, form
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shardplan.describe import ChipOut, FigureOut, ModelOut, RulePageOut
+    from shardplan.render.describe import ChipOut, FigureOut, ModelOut, RulePageOut
 
 
 def models_page(models: Sequence[ModelOut]) -> Document:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardplan.chips import accelerator_name, default_shape
 from shardplan.errors import Diagnostic, InputError
+from shardplan.machine.chips import accelerator_name, default_shape
 from shardplan.plan import CompiledOut, VerifyOut
 from shardplan.verify.runner import compile_flags
 

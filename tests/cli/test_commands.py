@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fixtures.results import EXPLANATION, NOTHING_FITS, choice_of, plan_of
 
-from shardplan import engine, gate
-from shardplan.chips import chip_names
+from shardplan.engine import decide as engine
 from shardplan.errors import Diagnostic, ExitCode, InputError
+from shardplan.launch import gate
 from shardplan.loaders.presets import architecture_names
+from shardplan.machine.chips import chip_names
 from shardplan.plan import CheckOut, PlanOut
 from shardplan.source import parse_yaml
 

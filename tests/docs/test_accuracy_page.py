@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ablations
@@ -15,16 +14,17 @@ import compiled_collectives
 import measured_collectives
 import numpy as np
 import pytest
+from places import ROOT
 
 from benchmarks import ranks
-from shardplan.accuracy import DIMENSIONS, Errors
+from benchmarks.compared import DIMENSIONS, Errors
+from benchmarks.published import newest, read_runs
 from shardplan.cost.estimate import step_time_of
-from shardplan.published import newest, read_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = ROOT / "docs"
 PAGE = (DOCS / "accuracy.md").read_text(encoding="utf-8")
 MODULES = {"memory": accuracy_blocks, "ranks": accuracy_ranks, "runs": accuracy_runs}
 CALLS = re.findall(r"cog\.out\((\w+)\.(\w+)\(\)\)", PAGE)

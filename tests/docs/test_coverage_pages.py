@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
+from shardplan.catalogue.rules import load_catalogue
 from shardplan.data import rules_folder
-from shardplan.facts import KINDS
-from shardplan.rules import load_catalogue
+from shardplan.judge.facts import KINDS
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = ROOT / "docs"
 CATALOGUE = load_catalogue(rules_folder(), KINDS)
 GUIDE = {"FP": 7, "SH": 9, "CO": 1, "RM": 6, "KE": 5}
 """Rows of the Ironwood guide by part."""

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from places import ROOT
 
 from shardplan.cli.schema import Schema
 from shardplan.render.schema import schema_text
@@ -12,7 +12,7 @@ from shardplan.render.schema import schema_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "schema"
+FOLDER = ROOT / "docs" / "schema"
 
 
 @pytest.mark.parametrize("name", [schema.value for schema in Schema])

@@ -6,21 +6,24 @@ import json
 import os
 import re
 import subprocess
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixtures.jobs import AWKWARD, job_of
+from places import DATA
 
-from shardplan.cost.parameters import parameter_tensors
-from shardplan.cost.sharding import sharded_elements
-from shardplan.enumeration import split_rows
+from shardplan.cost.tensors.parameters import parameter_tensors
+from shardplan.cost.tensors.sharding import sharded_elements
 from shardplan.errors import InputError
 from shardplan.exporters import jax
 from shardplan.spec import DTYPE_BYTES
+from shardplan.splits.enumeration import split_rows
 from shardplan.verify.environment import find_environment
 
-RAN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "jax_scripts.json").read_text())
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RAN: dict[str, Any] = json.loads((DATA / "jax_scripts.json").read_text())
 """By case: bytes of weights a device and collectives, as the scripts printed them on CPU devices with JAX 0.12.0.1."""
 CASES: dict[str, dict[str, Any]] = {
     "dense, fsdp": {"accelerator": "v6e-8"},

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shardplan.exporters import jobset
 from shardplan.exporters.launch import Job, Site
-from shardplan.load import load_command
+from shardplan.loaders.load import load_command
 from shardplan.source import parse_yaml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]

@@ -2,19 +2,18 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from fixtures.jobs import AWKWARD, job_of
+from places import ROOT
 
-from shardplan.chips import chip_names, load_chip, resolve_cluster
 from shardplan.cli.app import app
 from shardplan.errors import InputError
 from shardplan.exporters.launch import nodes, tpu_type
+from shardplan.machine.chips import chip_names, load_chip, resolve_cluster
 
-ROOT = Path(__file__).resolve().parents[2]
 XPK: dict[str, list[Any]] = json.loads((ROOT / "tests" / "data" / "xpk_slices.json").read_text())
 """By name: topology, GKE accelerator, chips of a node, nodes of a slice. Source: xpk 367c838, system_characteristics.py."""
 

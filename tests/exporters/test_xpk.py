@@ -10,7 +10,7 @@ from fixtures.jobs import AWKWARD, BASH, job_of
 
 from shardplan.exporters import xpk
 from shardplan.exporters.launch import Job, Site
-from shardplan.load import load_command
+from shardplan.loaders.load import load_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from places import ROOT
 
-PATH = Path(__file__).parents[2] / "benchmarks" / "calibrate.py"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PATH = ROOT / "benchmarks" / "calibrate.py"
 
 
 @pytest.fixture(scope="module")

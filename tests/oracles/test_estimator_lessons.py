@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from shardplan.cost.parameters import active_parameters, total_parameters
-from shardplan.engine import check_split
-from shardplan.enumeration import split_rows
-from shardplan.load import load_record, parse_case
+from shardplan.cost.tensors.parameters import active_parameters, total_parameters
+from shardplan.engine.decide import check_split
+from shardplan.loaders.load import load_record, parse_case
 from shardplan.source import parse_json
+from shardplan.splits.enumeration import split_rows
 from shardplan.units import GIB
 
 if TYPE_CHECKING:

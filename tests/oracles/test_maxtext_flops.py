@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardplan.cost.compute import TRAINING_PASSES, attention_flops_per_token, weight_flops_per_token
+from shardplan.cost.time.compute import TRAINING_PASSES, attention_flops_per_token, weight_flops_per_token
 from shardplan.data import model_configs_folder
 from shardplan.source import build, read_document
 from shardplan.spec import Architecture

@@ -7,16 +7,13 @@ batch, dtype and optimizer, alone and together; a third of it (`held out`) was c
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from places import DATA
 
-from shardplan.accuracy import DIMENSIONS, Compared, Errors, by_dimension, changes, compare, read_corpus
-from shardplan.cost.memory import memory
-from shardplan.load import load_flags
+from benchmarks.compared import DIMENSIONS, Compared, Errors, by_dimension, changes, compare, load_flags, read_corpus
+from shardplan.cost.memory.total import memory
 
-DATA = Path(__file__).parent.parent / "data"
 FILES = ("compiled_memory.jsonl", "compiled_memory_wide.jsonl")
 PUBLISHED = "compiled_published.jsonl"
 MEDIAN, P95 = 0.03, 0.08

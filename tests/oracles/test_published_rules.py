@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from places import DATA
 
-from shardplan.candidates import Candidates, Mesh
+from benchmarks.published import Run, read_runs
+from shardplan.catalogue.rules import load_catalogue
 from shardplan.data import model_configs_folder, rules_folder
-from shardplan.facts import KINDS, observe
-from shardplan.judge import judge
-from shardplan.load import load_case
-from shardplan.published import Run, read_runs
-from shardplan.remat import POLICIES
-from shardplan.rules import load_catalogue
+from shardplan.judge.facts import KINDS, observe
+from shardplan.judge.judge import judge
+from shardplan.loaders.load import load_case
+from shardplan.maxtext.remat import POLICIES
+from shardplan.splits.candidates import Candidates, Mesh
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RUNS = read_runs(Path(__file__).parent.parent / "data" / "recipes_tpu.jsonl")
+RUNS = read_runs(DATA / "recipes_tpu.jsonl")
 LEGALITY = load_catalogue(rules_folder(), KINDS).forbidding(["topology", "maxtext"])
 
 

@@ -7,16 +7,15 @@ language model, third parties. Errors are those of step time, never of TFLOP/s.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from places import DATA
 
-from shardplan.cost.comm import collectives
-from shardplan.cost.step_time import Time, step_time
-from shardplan.published import Run, read_runs
+from benchmarks.published import Run, read_runs
+from shardplan.cost.network.comm import collectives
+from shardplan.cost.time.step_time import Time, step_time
 
-RUNS = read_runs(Path(__file__).parent.parent / "data" / "recipes_tpu.jsonl")
+RUNS = read_runs(DATA / "recipes_tpu.jsonl")
 WORST = 0.15
 MEDIAN, P90 = 0.03, 0.09
 

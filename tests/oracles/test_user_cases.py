@@ -10,28 +10,28 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from places import DATA, ROOT
 
-from shardplan.chips import resolve_cluster
-from shardplan.cost.parameters import total_parameters
-from shardplan.engine import decide
-from shardplan.gate import check_command, check_lines
-from shardplan.load import load_record, parse_case
+from shardplan.cost.tensors.parameters import total_parameters
+from shardplan.engine.decide import decide
+from shardplan.launch.gate import check_command, check_lines
+from shardplan.loaders.load import load_record, parse_case
+from shardplan.machine.chips import resolve_cluster
+from shardplan.machine.torus import lay_out
 from shardplan.source import parse_json
 from shardplan.spec import AXES
-from shardplan.torus import lay_out
 from shardplan.units import GIB
 
 if TYPE_CHECKING:
     from shardplan.errors import Diagnostic
     from shardplan.plan import CheckOut, ChoiceOut, PlanOut
 
-DATA = Path(__file__).parent.parent / "data" / "user_cases.jsonl"
-PAGE = Path(__file__).parents[2] / "docs" / "user_cases.md"
-CASES: dict[str, dict[str, Any]] = {row["id"]: row for row in map(json.loads, DATA.read_text().splitlines())}
+PATH = DATA / "user_cases.jsonl"
+PAGE = ROOT / "docs" / "user_cases.md"
+CASES: dict[str, dict[str, Any]] = {row["id"]: row for row in map(json.loads, PATH.read_text().splitlines())}
 RUN = [case for case in CASES.values() if case["scope"] == "run"]
 MISSED: dict[str, str] = {
     "T07: as reported": "MaxText 0.2.5 compiles it to 89.6 of 95.7 GiB; the report is of an older release with other flags",

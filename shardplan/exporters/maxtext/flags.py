@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from shardplan.enumeration import layers_per_stage
 from shardplan.errors import InputError
 from shardplan.exporters.maxtext.model import model_flags
-from shardplan.maxtext_keys import table
+from shardplan.maxtext.keys import table
 from shardplan.spec import AXES
+from shardplan.splits.enumeration import layers_per_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

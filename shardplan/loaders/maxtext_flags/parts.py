@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.errors import suggest
 from shardplan.loaders.maxtext_flags.checks import tiles_in_use
-from shardplan.remat import ALIASES, POLICIES, TENSORS
+from shardplan.maxtext.remat import ALIASES, POLICIES, TENSORS
 from shardplan.spec import Optimizer, Runtime, Workload
 
 if TYPE_CHECKING:

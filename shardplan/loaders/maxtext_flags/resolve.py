@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from shardplan.chips import resolution
 from shardplan.loaders.maxtext_flags.checks import check_expert_switches, check_tiles, microbatches_of
 from shardplan.loaders.maxtext_flags.parts import remat_of, runtime_of, workload_of
+from shardplan.machine.chips import resolution
 from shardplan.spec import AXES, Case, Split
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardplan.errors import Diagnostic, InputError, InvalidShardingError, Mark, suggest
 from shardplan.loaders.maxtext_flags.switches import check_switches
-from shardplan.maxtext_keys import Key, accept, parse, table
+from shardplan.maxtext.keys import Key, accept, parse, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from shardplan.maxtext_keys import MUON_BLOCKS
+from shardplan.maxtext.keys import MUON_BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

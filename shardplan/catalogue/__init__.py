@@ -1,0 +1,1 @@
+"""The rule catalogue: dimensions, predicates, thresholds and the rules themselves."""

@@ -1,0 +1,1 @@
+"""Collectives, and the networks they run on."""

@@ -1,0 +1,1 @@
+"""The tensors of a training step: parameters, activations, their sharding and layout."""

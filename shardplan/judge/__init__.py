@@ -1,0 +1,1 @@
+"""What is observed of a candidate, and which rules fire on it."""

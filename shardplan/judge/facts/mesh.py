@@ -1,0 +1,86 @@
+"""Facts about how devices are split over the mesh, and where the mesh lies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from shardplan.catalogue.dimension import TRUTH
+from shardplan.judge.facts.observation import Fact, Observation
+from shardplan.spec import AXES
+
+SHORT: Final = {
+    "data": "dp",
+    "pipeline": "pp",
+    "fsdp": "fsdp",
+    "fsdp_transpose": "fsdp_t",
+    "context": "cp",
+    "tensor": "tp",
+    "expert": "ep",
+}
+"""Mesh axes by the names rules use."""
+
+GATHERED: Final = ("fsdp", "fsdp_transpose", "context", "expert")
+"""Axes over which a dense weight is split along the model width and gathered before use. Source: MaxText 1.4."""
+BATCH: Final = ("data", "fsdp", "fsdp_transpose", "expert")
+"""Axes that split the batch. Source: MaxText 1.4."""
+
+
+def _mesh(name: str, unit: str, about: str, of: object) -> Fact:
+    return Fact(name, unit, about, of, level="mesh")  # type: ignore[arg-type]
+
+
+DEGREES: Final = tuple(
+    fact
+    for axis, short in SHORT.items()
+    for fact in (
+        _mesh(short, "", f"Degree of the {axis} axis, ICI x DCN.", lambda o, a=axis: o.degree(a)),
+        _mesh(f"ici_{short}", "", f"Degree of the {axis} axis inside a slice.", lambda o, a=axis: o.ici(a)),
+        _mesh(f"dcn_{short}", "", f"Degree of the {axis} axis across slices.", lambda o, a=axis: o.dcn(a)),
+    )
+)
+
+
+def _axes_in_use(o: Observation) -> object:
+    return sum((o.degree(axis) > 1).astype(np.int64) for axis in AXES)
+
+
+def _exceeds_bounds(o: Observation) -> object:
+    bounds = {axis: getattr(o.case.constraints, f"max_{axis}_parallelism", None) for axis in AXES}
+    beyond = np.zeros(len(o.candidates), dtype=np.bool_)
+    for axis, bound in bounds.items():
+        if bound is not None:
+            beyond |= o.degree(axis) > bound
+    return beyond
+
+
+FACTS: Final = (
+    *DEGREES,
+    _mesh("batch_shards", "", "Parts the batch is split into: dp x fsdp x fsdp_t x ep.", lambda o: o.degree(*BATCH)),
+    _mesh("weight_shards", "", "Parts the model width of a weight is split into: fsdp x fsdp_t x cp x ep.",
+          lambda o: o.degree(*GATHERED)),
+    _mesh("feed_forward_shards", "", "Parts the feed-forward width is split into: fsdp_t x tp.",
+          lambda o: o.degree("fsdp_transpose", "tensor")),
+    _mesh("ici_gathered", "", "Devices of a slice among which dense weights are gathered.", lambda o: o.ici(*GATHERED)),
+    _mesh("mesh_devices", "", "Product of the ICI degrees: devices the mesh takes in a slice.", lambda o: o.ici(*AXES)),
+    _mesh("mesh_slices", "", "Product of the DCN degrees: slices the mesh takes.", lambda o: o.dcn(*AXES)),
+    _mesh("axes_in_use", "", "Mesh axes of a degree above 1.", _axes_in_use),
+    _mesh("needs_split", TRUTH, "Whether JAX must split a physical torus axis to lay the mesh out.",
+          lambda o: o.candidates.needs_split),
+    Fact("allows_split", TRUTH, "Whether splitting physical axes is allowed: allow_split_physical_axes.",
+         lambda o: (o.case.plan or o.case.constraints).allow_split_physical_axes),
+    _mesh("exceeds_bounds", TRUTH, "Whether a degree exceeds a bound of the case's constraints.", _exceeds_bounds),
+    _mesh("tp_on_pair", TRUTH, "Whether tensor parallelism uses the die-to-die link of a two-device chip.",
+          lambda o: o.has_pair("tensor") > 0),
+    _mesh("ep_on_pair", TRUTH, "Whether expert parallelism uses the die-to-die link of a two-device chip.",
+          lambda o: o.has_pair("expert") > 0),
+    _mesh("dp_links", "", "Torus axes that the gradient sum of data parallelism keeps busy; a line counts half.",
+          lambda o: o.links("data")),
+    _mesh("tp_links", "", "Torus axes that tensor parallelism keeps busy; a line counts half, a die-to-die link more.",
+          lambda o: o.links("tensor")),
+    _mesh("cp_links", "", "Torus axes that context parallelism keeps busy; a line counts half.",
+          lambda o: o.links("context")),
+    _mesh("ep_longest", "", "Chips along the longest torus axis of expert parallelism; twice that on a line.",
+          lambda o: o.longest("expert")),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Launches as people have them: the gate, repairs and comparisons."""

@@ -1,0 +1,1 @@
+"""The hardware: chips, their torus, and how JAX lays a mesh over it."""

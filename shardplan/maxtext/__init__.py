@@ -1,0 +1,1 @@
+"""What MaxText itself defines: its keys and its rematerialisation policies."""

@@ -1,0 +1,1 @@
+"""Ways to split the work: candidates as columns, and their enumeration."""
