@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.published import Run, read_runs
 from shardplan.cost.calibration import TIME_FILES, Constants, calibration_file
 from shardplan.cost.network.comm import collectives
-from shardplan.cost.time.seconds import Pipeline, Rates, Traffic, step_lines, total_s
+from shardplan.cost.time.seconds import CommunicationSeconds, Pipeline, Rates, step_lines, total_s
 from shardplan.cost.time.step_time import traffic_of
 from shardplan.cost.time.work import Work, work
 from shardplan.data import rules_folder
@@ -62,7 +62,7 @@ class Stack:
     runs: tuple[Run, ...]
     chips: np.ndarray[Any, Any]
     work: Work
-    traffic: Traffic
+    traffic: CommunicationSeconds
     pipeline: Pipeline
     rates: Rates
     base: Constants
@@ -80,7 +80,7 @@ class Stack:
             runs=tuple(runs),
             chips=np.array([run.case.cluster.chip.name for run in runs]),
             work=_stacked(Work, done),
-            traffic=_stacked(Traffic, moved),
+            traffic=_stacked(CommunicationSeconds, moved),
             pipeline=Pipeline(np.ones(len(runs)), np.ones(len(runs)), np.ones(len(runs))),
             rates=_stacked(Rates, rates),
             base=_stacked(Constants, [Constants.of(run.case.cluster.chip.name) for run in runs]),

@@ -185,7 +185,7 @@ CHANGE_SHARE, LIMIT_SHARE = 0.10, 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Difference:
     """Two configurations that differ in one setting."""
 
     factor: str
@@ -209,13 +209,13 @@ class Change:
         return abs(self.miss_bytes) <= allowed
 
 
-def changes(points: Sequence[Compared]) -> Iterator[Change]:
+def changes(points: Sequence[Compared]) -> Iterator[Difference]:
     """Pairs of points that differ in one setting, both accepted by the compiler."""
     keyed = [(_settings(point), point) for point in points if not point.refused]
     for (left, first), (right, second) in combinations(keyed, 2):
         differing = [key for key in left.keys() | right.keys() if left.get(key) != right.get(key)]
         if len(differing) == 1:
-            yield Change(differing[0], first, second)
+            yield Difference(differing[0], first, second)
 
 
 def _settings(point: Compared) -> dict[str, str]:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.published import newest, read_runs
-from shardplan.engine.choice import Priced, strategy_of
 from shardplan.engine.decide import catalogue
+from shardplan.engine.priced import Priced, strategy_of
 from shardplan.engine.ranking import mesh_identity
 from shardplan.engine.search import Question, search
 from shardplan.judge.profile import profile

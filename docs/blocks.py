@@ -17,9 +17,9 @@ from shardplan.errors import INPUT_CODES
 from shardplan.loaders.case import CaseInput, ClusterInput
 from shardplan.machine.chips import chip_names, load_chip
 from shardplan.render.describe import describe_chip, describe_rule
-from shardplan.render.document import Document, Grid
 from shardplan.render.lists import chips_page, rule_page, rules_page
 from shardplan.render.markdown import markdown
+from shardplan.render.page import Grid, Page
 from shardplan.source.schema import json_schema
 from shardplan.spec import (
     Architecture,
@@ -103,7 +103,7 @@ def input_codes() -> str:
 def chips() -> str:
     """The chips."""
     page = chips_page([describe_chip(load_chip(name)) for name in chip_names()])
-    return "\n" + markdown(Document("", page.blocks))
+    return "\n" + markdown(Page("", page.blocks))
 
 
 def rules() -> str:
@@ -112,14 +112,14 @@ def rules() -> str:
 
     rules = list(catalogue())
     parts = [
-        markdown(Document("", tuple(b for b in rules_page([*map(describe_rule, rules)]).blocks if isinstance(b, Grid))))
+        markdown(Page("", tuple(b for b in rules_page([*map(describe_rule, rules)]).blocks if isinstance(b, Grid))))
     ]
     for family, about in catalogue().families.items():
         parts.append(f"## {family}\n\n{about}\n")
         for rule in rules:
             if rule.family == family:
                 page = rule_page(describe_rule(rule))
-                fields = markdown(Document("", page.blocks)).replace("\n## ", "\n#### ")
+                fields = markdown(Page("", page.blocks)).replace("\n## ", "\n#### ")
                 parts.append(f"### {page.title}\n\n{fields}")
     return "\n" + "\n".join(parts)
 

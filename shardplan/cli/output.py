@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from shardplan.errors import ExitCode
-    from shardplan.render.document import Document
+    from shardplan.render.page import Page
 
 
 def show(
     result: BaseModel | Sequence[BaseModel],
-    page: Callable[[], Document],
+    page: Callable[[], Page],
     output: Format | None,
     width: int | None,
 ) -> None:

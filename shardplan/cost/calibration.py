@@ -19,7 +19,7 @@ from shardplan.spec import Flag, Input, Number, Text
 if TYPE_CHECKING:
     from shardplan.units import Floats
 
-Kind = Literal["published", "derived", "measured"]
+Evidence = Literal["published", "derived", "measured"]
 
 
 class Constant(Input):
@@ -31,7 +31,7 @@ class Constant(Input):
     """Values of chips that differ."""
     unit: Text
     source: Text
-    kind: Kind
+    kind: Evidence
     software: Text
     """Versions the measurement holds for."""
     fitted: Flag = False
@@ -47,7 +47,7 @@ class Curve(Input):
     values: tuple[Number, ...]
     unit: Text
     source: Text
-    kind: Kind
+    kind: Evidence
     software: Text
     note: Text | None = None
 

@@ -9,8 +9,8 @@ from shardplan import __version__
 from shardplan.catalogue.rules import Catalogue, load_catalogue
 from shardplan.cost.tensors.parameters import active_parameters, total_parameters
 from shardplan.data import rules_folder
-from shardplan.engine.choice import Priced
 from shardplan.engine.fixes import bigger_cases, fixes_for
+from shardplan.engine.priced import Priced
 from shardplan.engine.reasons import notes, why_lower
 from shardplan.engine.search import Found, Question, search, search_strategies
 from shardplan.errors import Diagnostic, InputError

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from shardplan.cost.term import Term
-    from shardplan.engine.choice import Priced
+    from shardplan.engine.priced import Priced
 
 Unit = Literal["bytes", "s", "flops", "tokens", ""]
 _UNITS: tuple[tuple[str, Unit], ...] = (

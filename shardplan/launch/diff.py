@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from shardplan.engine.choice import strategy_of
 from shardplan.engine.decide import judge_split
+from shardplan.engine.priced import strategy_of
 from shardplan.exporters import maxtext
 from shardplan.plan import ChangeOut, DiffOut, EffectOut, FlagOut, SideOut
 from shardplan.spec import Case, Cluster, Optimizer, Runtime, Split, Workload

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.engine.decide import check_split
 from shardplan.errors import Diagnostic, ExitCode, InputError, InvalidShardingError, Mark
-from shardplan.launch.patch import Attempt, patch_for
+from shardplan.launch.repair.patch import Attempt, patch_for
 from shardplan.loaders.load import load_case, load_command, load_record
 from shardplan.plan import CheckOut, ChoiceOut, PlanOut, ProblemOut
 from shardplan.source import build, parse_json, read_document, read_text

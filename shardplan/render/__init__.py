@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from shardplan.render.document import Document
+    from shardplan.render.page import Page
 
 
 class Format(StrEnum):
@@ -33,7 +33,7 @@ class Style:
     color: bool | None = None
 
 
-def render(result: BaseModel | Sequence[BaseModel], page: Callable[[], Document], style: Style) -> str:
+def render(result: BaseModel | Sequence[BaseModel], page: Callable[[], Page], style: Style) -> str:
     """The result in the style's format, ending in a newline; `page` is only built where people read."""
     match style.format:
         case Format.JSON:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
+from shardplan.render.page import Column, Fields, Grid, Lines, Page, Text, texts
 from shardplan.render.parts import fixes, memory_and_time, problems, rules_fired, traffic, verdict_per_axis
 from shardplan.render.words import (
     VERDICTS,
@@ -36,12 +36,12 @@ COLUMNS = (
 PLURALS = {"fits": "fit", "does_not_fit": "do not fit"}
 
 
-def check_page(results: Sequence[CheckOut]) -> Document:
+def check_page(results: Sequence[CheckOut]) -> Page:
     """The verdict on one configuration in full, or on many in a table with a count by verdict."""
     return _one(results[0]) if len(results) == 1 else _many(results)
 
 
-def _one(result: CheckOut) -> Document:
+def _one(result: CheckOut) -> Page:
     words, tone = VERDICTS[result.verdict]
     choice = result.choice
     blocks: list[Fields | Grid | Lines] = [problems(result.problems), fixes(result.fixes), *_fixed(result)]
@@ -75,7 +75,7 @@ def _one(result: CheckOut) -> Document:
             verdict_per_axis(choice),
             rules_fired(choice),
         ]
-    return Document(f"{result.id}: {words}", (*blocks, Lines("notes", texts(*result.notes))))
+    return Page(f"{result.id}: {words}", (*blocks, Lines("notes", texts(*result.notes))))
 
 
 def _fixed(result: CheckOut) -> tuple[Lines, ...]:
@@ -100,7 +100,7 @@ def _batch(result: CheckOut) -> str:
     return f"{choice.per_device_batch:g} sequences a device{accumulation}, {choice.global_batch:,} a step"
 
 
-def _many(results: Sequence[CheckOut]) -> Document:
+def _many(results: Sequence[CheckOut]) -> Page:
     counts = Counter[str](result.verdict for result in results)
     words = [
         f"{n:,} {VERDICTS[v][0] if n == 1 else PLURALS.get(v, VERDICTS[v][0])}" for v in VERDICTS if (n := counts[v])
@@ -109,7 +109,7 @@ def _many(results: Sequence[CheckOut]) -> Document:
     changes = (
         Lines(f"{r.id}: smallest change that fits", texts(*r.patch.patch), verbatim=True) for r in results if r.patch
     )
-    return Document(title, (Grid("", COLUMNS, tuple(_row(result) for result in results)), *changes))
+    return Page(title, (Grid("", COLUMNS, tuple(_row(result) for result in results)), *changes))
 
 
 def _row(result: CheckOut) -> tuple[Text, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from shardplan.render.document import Column, Document, Grid, Lines, Text, texts
+from shardplan.render.page import Column, Grid, Lines, Page, Text, texts
 from shardplan.render.words import verdict_text
 from shardplan.units import format_bytes, format_seconds
 
@@ -23,7 +23,7 @@ EFFECTS = (
 )
 
 
-def diff_page(result: DiffOut) -> Document:
+def diff_page(result: DiffOut) -> Page:
     """What changed and what it does."""
     columns = (Column("change"), Column("old"), Column("new", under="old"), *EFFECTS, Column("then"))
     rows = [_change(change) for change in result.changes]
@@ -42,7 +42,7 @@ def diff_page(result: DiffOut) -> Document:
         for problem in side.problems
     ]
     flags = Lines("flags", texts(*(line for flag in result.flags for line in flag_lines(flag))), verbatim=True)
-    return Document(title, (_sides(result.old, result.new), changes, Lines("problems", texts(*problems)), flags))
+    return Page(title, (_sides(result.old, result.new), changes, Lines("problems", texts(*problems)), flags))
 
 
 def flag_lines(flag: FlagOut) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
+from shardplan.render.page import Column, Fields, Grid, Lines, Page, Text, texts
 from shardplan.render.parts import memory_and_time, rules_fired, verdict_per_axis
 from shardplan.render.words import mesh_text, name_text, remat_text, verdict_text
 from shardplan.units import format_bytes, format_count, format_flops, format_seconds
@@ -26,11 +26,11 @@ EXACT_BELOW = 100_000
 """Whole numbers below this are written out; larger ones get three digits and a letter."""
 
 
-def explain_page(explanation: ExplanationOut) -> Document:
+def explain_page(explanation: ExplanationOut) -> Page:
     """The explanation as a document."""
     choice, profile = explanation.choice, explanation.profile
     kind = f"{profile.family}, {profile.context}" + (", very large" if profile.very_large else "")
-    return Document(
+    return Page(
         title=f"{explanation.case}, plan {choice.rank}: {mesh_text(choice.mesh)}",
         blocks=(
             Fields(

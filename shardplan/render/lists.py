@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
+from shardplan.render.page import Column, Fields, Grid, Lines, Page, Text, texts
 from shardplan.render.words import SEVERITIES, count_text
 from shardplan.units import format_bytes, format_bytes_per_s, format_count, format_flops_per_s, format_seconds
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shardplan.render.describe import ChipOut, FigureOut, ModelOut, RulePageOut
 
 
-def models_page(models: Sequence[ModelOut]) -> Document:
+def models_page(models: Sequence[ModelOut]) -> Page:
     """All presets, one a row."""
     columns = (
         Column("model"),
@@ -35,10 +35,10 @@ def models_page(models: Sequence[ModelOut]) -> Document:
         )
         for model in models
     )
-    return Document(f"{len(models)} model presets", (Grid("", columns, rows),))
+    return Page(f"{len(models)} model presets", (Grid("", columns, rows),))
 
 
-def model_page(model: ModelOut) -> Document:
+def model_page(model: ModelOut) -> Page:
     """One model."""
     embeddings = "tied embeddings" if model.tied_embeddings else "separate output embedding"
     items = (
@@ -49,10 +49,10 @@ def model_page(model: ModelOut) -> Document:
         ("layers", texts(str(model.layers), *model.structure)),
         ("MaxText name", texts(model.maxtext_model_name or "none")),
     )
-    return Document(model.name, (Fields("", items), Lines("notes", texts(*model.notes))))
+    return Page(model.name, (Fields("", items), Lines("notes", texts(*model.notes))))
 
 
-def chips_page(chips: Sequence[ChipOut]) -> Document:
+def chips_page(chips: Sequence[ChipOut]) -> Page:
     """All chips, one a row."""
     columns = (
         Column("chip"),
@@ -65,7 +65,7 @@ def chips_page(chips: Sequence[ChipOut]) -> Document:
         Column("torus"),
         Column("largest slice", right=True),
     )
-    return Document(f"{len(chips)} chips; figures are per chip", (Grid("", columns, tuple(_row(c) for c in chips)),))
+    return Page(f"{len(chips)} chips; figures are per chip", (Grid("", columns, tuple(_row(c) for c in chips)),))
 
 
 def _row(chip: ChipOut) -> tuple[Text, ...]:
@@ -83,7 +83,7 @@ def _row(chip: ChipOut) -> tuple[Text, ...]:
     )
 
 
-def chip_page(chip: ChipOut) -> Document:
+def chip_page(chip: ChipOut) -> Page:
     """One chip with every figure and its source."""
     names = ", ".join(f"{prefix}-N counts {what}" for prefix, what in chip.accelerator_names.items())
     fields = Fields(
@@ -123,7 +123,7 @@ def chip_page(chip: ChipOut) -> Document:
         )
         for figure in chip.figures
     )
-    return Document(f"{chip.name}: {chip.title}", (fields, Grid("figures", columns, rows)))
+    return Page(f"{chip.name}: {chip.title}", (fields, Grid("figures", columns, rows)))
 
 
 def figure_name(key: str) -> str:
@@ -144,7 +144,7 @@ def figure_text(figure: FigureOut) -> str:
     return f"{figure.value:g}"
 
 
-def rules_page(rules: Sequence[RulePageOut]) -> Document:
+def rules_page(rules: Sequence[RulePageOut]) -> Page:
     """The catalogue, one rule a row."""
     columns = (
         Column("code"),
@@ -157,10 +157,10 @@ def rules_page(rules: Sequence[RulePageOut]) -> Document:
         texts(Text(r.code, "strong"), Text(r.severity, SEVERITIES[r.severity]), r.effect, r.name, r.when) for r in rules
     )
     hint = Lines("next", texts("shardplan rules SP201"), verbatim=True)
-    return Document(f"{len(rules)} rules", (Grid("", columns, rows), hint))
+    return Page(f"{len(rules)} rules", (Grid("", columns, rows), hint))
 
 
-def rule_page(rule: RulePageOut) -> Document:
+def rule_page(rule: RulePageOut) -> Page:
     """One rule."""
     effect = f"{rule.effect}, with the flags {', '.join(rule.flags)}" if rule.flags else rule.effect
     status = "" if rule.status == "stable" else f" ({rule.status})"
@@ -177,7 +177,7 @@ def rule_page(rule: RulePageOut) -> Document:
             ("sources", texts(*rule.sources)),
         ),
     )
-    return Document(f"{rule.code} {rule.name}", (fields, Lines("examples", tuple(_example(e) for e in rule.examples))))
+    return Page(f"{rule.code} {rule.name}", (fields, Lines("examples", tuple(_example(e) for e in rule.examples))))
 
 
 def _example(example: dict[str, bool | int | float | str]) -> Text:

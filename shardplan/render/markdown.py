@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from shardplan.render.document import Fields, Grid, Lines
+from shardplan.render.page import Fields, Grid, Lines
 
 if TYPE_CHECKING:
-    from shardplan.render.document import Block, Document
+    from shardplan.render.page import Block, Page
 
 
-def markdown(document: Document) -> str:
+def markdown(document: Page) -> str:
     """The document with pipe tables and lists."""
     parts = [f"# {_escape(document.title)}"] if document.title else []
     parts += [_block(block) for block in document.filled]

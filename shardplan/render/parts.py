@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardplan.render.document import Column, Fields, Grid, Text, texts
+from shardplan.render.page import Column, Fields, Grid, Text, texts
 from shardplan.render.words import SEVERITIES, by_severity, name_text, shares
 from shardplan.units import format_bytes, format_seconds
 

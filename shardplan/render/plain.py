@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from shardplan.render.document import Fields, Grid, Lines
+from shardplan.render.page import Fields, Grid, Lines
 
 if TYPE_CHECKING:
-    from shardplan.render.document import Block, Document
+    from shardplan.render.page import Block, Page
 
 EMPTY = "-"
 """What stands where a record has nothing to say, so that columns can be counted."""
 
 
-def plain(document: Document) -> str:
+def plain(document: Page) -> str:
     """The document as lines of any length, ending in a newline."""
     parts = [document.title] if document.title else []
     parts += [_block(block) for block in document.filled]

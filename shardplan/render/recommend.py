@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
+from shardplan.render.page import Column, Fields, Grid, Lines, Page, Text, texts
 from shardplan.render.parts import fixes, memory_and_time, problems, rules_fired, traffic, verdict_per_axis
 from shardplan.render.words import (
     batch_text,
@@ -40,10 +40,10 @@ COLUMNS = (
 )
 
 
-def recommend_page(plan: PlanOut, workload: Workload, case: str) -> Document:
+def recommend_page(plan: PlanOut, workload: Workload, case: str) -> Page:
     """The plan as a document; `workload` is what was asked for, `case` what the user would type again."""
     first = plan.plans[0] if plan.plans else None
-    return Document(
+    return Page(
         title=_headline(plan),
         blocks=(
             _asked(plan, workload),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardplan.render.document import Column, Document, Grid, Lines, Text, texts
+from shardplan.render.page import Column, Grid, Lines, Page, Text, texts
 from shardplan.units import format_fraction, format_seconds
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ COLUMNS = (
 )
 
 
-def scale_page(result: ScaleOut) -> Document:
+def scale_page(result: ScaleOut) -> Page:
     """The table, and where communication takes over."""
     batch = f"{result.global_batch:,} sequences a step" if result.global_batch else "a batch per device"
     bound = result.communication_bound_from
     verdict = f"communication-bound from {bound:,} chips on" if bound else "not communication-bound in this range"
     grid = Grid("", COLUMNS, tuple(_row(row) for row in result.rows))
-    return Document(f"{result.case}: {batch} on {result.chip}; {verdict}", (grid, Lines("notes", texts(*result.notes))))
+    return Page(f"{result.case}: {batch} on {result.chip}; {verdict}", (grid, Lines("notes", texts(*result.notes))))
 
 
 def _row(row: ScaleRowOut) -> tuple[Text, ...]:

@@ -10,12 +10,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text as Rich
 
-from shardplan.render.document import Fields, Grid, Lines
+from shardplan.render.page import Fields, Grid, Lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from shardplan.render.document import Block, Column, Document, Text, Tone
+    from shardplan.render.page import Block, Column, Page, Text, Tone
 
 STYLES: dict[Tone, str] = {
     "": "",
@@ -32,7 +32,7 @@ BAR_WIDTH = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def table(document: Document, width: int | None = None, *, color: bool | None = None) -> str:
+def table(document: Page, width: int | None = None, *, color: bool | None = None) -> str:
     """The document laid out for `width` columns (None: the terminal's), with colour if asked for or possible."""
     console = Console(
         width=None if width is None else max(width, NARROWEST),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardplan.render.document import Column, Document, Grid, Lines, Text, texts
+from shardplan.render.page import Column, Grid, Lines, Page, Text, texts
 from shardplan.units import format_bytes, format_fraction
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ COLUMNS = (
 )
 
 
-def verify_page(results: Sequence[VerifyOut]) -> Document:
+def verify_page(results: Sequence[VerifyOut]) -> Page:
     """Predictions beside verdicts, and what was compiled with."""
     if not results:
-        return Document("nothing fits, so there is no plan to verify", ())
+        return Page("nothing fits, so there is no plan to verify", ())
     versions = ", ".join(f"{name} {version}" for name, version in results[0].versions.items())
     notes = [f"compiled with {versions}"]
     notes += [f"rank {r.rank}: {r.compiled.error}" for r in results if r.compiled.error]
     grid = Grid("", COLUMNS, tuple(_row(result) for result in results))
-    return Document(f"{results[0].case}: {len(results)} compiled", (grid, Lines("notes", texts(*notes))))
+    return Page(f"{results[0].case}: {len(results)} compiled", (grid, Lines("notes", texts(*notes))))
 
 
 def _row(result: VerifyOut) -> tuple[Text, ...]:

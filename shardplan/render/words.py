@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from shardplan.render.document import Text
+from shardplan.render.page import Text
 from shardplan.units import format_bytes, format_count, format_fraction, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from shardplan.plan import ChoiceOut, ClusterOut, MemoryOut, MeshOut, RuleOut, TimeOut
-    from shardplan.render.document import Tone
+    from shardplan.render.page import Tone
     from shardplan.spec import Workload
 
 VERDICTS: Final[dict[str, tuple[str, Tone]]] = {

@@ -135,14 +135,14 @@ rules:
   - code: SP901
     name: too-much
     severity: warning
-    when: tp > 1 and cp == 1
+    when: tensor > 1 and context == 1
     effect: {kind: advise}
-    message: TP={tp}
+    message: TP={tensor}
     why: Because.
     sources: [here]
     examples:
-      - {tp: 8, cp: 1, fires: true}
-      - {tp: 1, cp: 1, fires: false}
+      - {tensor: 8, context: 1, fires: true}
+      - {tensor: 1, context: 1, fires: false}
 """
 FLAGS = """\
 groups:
@@ -160,16 +160,16 @@ def catalogue_of(folder: Path, *texts: str) -> Catalogue:
 
 def test_a_small_catalogue_is_read(tmp_path: Path) -> None:
     rule = catalogue_of(tmp_path, RULE).rule("SP901")
-    assert rule.explanation({"tp": 8, "cp": 1}) == "TP=8 (tp 8 > 1 and cp 1 == 1)"
-    assert rule.hint({"tp": 8}) is None
+    assert rule.explanation({"tensor": 8, "context": 1}) == "TP=8 (tensor 8 > 1 and context 1 == 1)"
+    assert rule.hint({"tensor": 8}) is None
     assert str(rule.mark).endswith("rules0.yaml:5:5")
 
 
 WRONG = {
-    "unknown fact": ("when: tp >", "when: tq >", "SP010", ":8:11", "unknown fact 'tq'"),
-    "units": ("cp == 1", "cp == step_s", "SP015", ":8:22", "units differ"),
-    "placeholder": ("TP={tp}", "TP={tpp}", "SP010", ":10:14", "unknown fact 'tpp'"),
-    "brace": ("TP={tp}", "TP={tp", "SP010", ":10:14", "unknown fact '{'"),
+    "unknown fact": ("when: tensor >", "when: tq >", "SP010", ":8:11", "unknown fact 'tq'"),
+    "units": ("context == 1", "context == step_s", "SP015", ":8:26", "units differ"),
+    "placeholder": ("TP={tensor}", "TP={tpp}", "SP010", ":10:14", "unknown fact 'tpp'"),
+    "brace": ("TP={tensor}", "TP={tensor", "SP010", ":10:14", "unknown fact '{'"),
     "status": ("name: too-much", "name: too-much\n    status: old", "SP014", ":7:13", "expected"),
     "code": ("SP901", "SP9", "SP013", ":5:11", "code"),
     "family": ("codes: SP9", "codes: SP8", "SP015", ":5:11", "SP901 is not one of SP8xx"),
@@ -182,10 +182,28 @@ WRONG = {
         "belong to the effect",
     ),
     "unknown group": ("{kind: advise}", "{kind: advise, flags: [fats]}", "SP014", ":9:35", "unknown flag group 'fats'"),
-    "example lacks a fact": ("{tp: 1, cp: 1,", "{tp: 1,", "SP011", ":15:9", "example lacks the fact 'cp'"),
-    "example has too much": ("{tp: 1,", "{tp: 1, ep: 1,", "SP010", ":15:21", "'ep' is not used by the rule"),
-    "example of a wrong kind": ("{tp: 1,", "{tp: true,", "SP012", ":15:14", "tp: expected a number, found True"),
-    "fires of a wrong kind": ("fires: false", "fires: 0", "SP012", ":15:31", "fires: expected true or false, found 0"),
+    "example lacks a fact": (
+        "{tensor: 1, context: 1,",
+        "{tensor: 1,",
+        "SP011",
+        ":15:9",
+        "example lacks the fact 'context'",
+    ),
+    "example has too much": (
+        "{tensor: 1,",
+        "{tensor: 1, expert: 1,",
+        "SP010",
+        ":15:29",
+        "'expert' is not used by the rule",
+    ),
+    "example of a wrong kind": (
+        "{tensor: 1,",
+        "{tensor: true,",
+        "SP012",
+        ":15:18",
+        "tensor: expected a number, found True",
+    ),
+    "fires of a wrong kind": ("fires: false", "fires: 0", "SP012", ":15:40", "fires: expected true or false, found 0"),
     "no example that fires": (
         "fires: true",
         "fires: false",
@@ -193,7 +211,7 @@ WRONG = {
         ":14:7",
         "an example that fires and one that does not",
     ),
-    "one example": ("      - {tp: 1, cp: 1, fires: false}\n", "", "SP013", ":14:7", "examples"),
+    "one example": ("      - {tensor: 1, context: 1, fires: false}\n", "", "SP013", ":14:7", "examples"),
 }
 
 
@@ -211,10 +229,10 @@ def test_a_wrong_rule_is_refused_at_its_place(tmp_path: Path, case: str) -> None
 
 def test_truths_and_words_of_examples_are_checked(tmp_path: Path) -> None:
     text = (
-        RULE.replace("tp > 1 and cp == 1", "is_moe and precision == 'fp8'")
-        .replace("TP={tp}", "x")
-        .replace("{tp: 8, cp: 1, fires: true}", "{is_moe: 1, precision: fp9, fires: true}")
-        .replace("{tp: 1, cp: 1, fires: false}", "{is_moe: false, precision: bf16, fires: false}")
+        RULE.replace("tensor > 1 and context == 1", "is_moe and precision == 'fp8'")
+        .replace("TP={tensor}", "x")
+        .replace("{tensor: 8, context: 1, fires: true}", "{is_moe: 1, precision: fp9, fires: true}")
+        .replace("{tensor: 1, context: 1, fires: false}", "{is_moe: false, precision: bf16, fires: false}")
     )
     with pytest.raises(InputError) as caught:
         catalogue_of(tmp_path, text)
@@ -230,9 +248,9 @@ def test_a_code_may_not_be_given_twice(tmp_path: Path) -> None:
 
 
 def test_faults_of_all_files_are_found_at_once(tmp_path: Path) -> None:
-    other = RULE.replace("SP9", "SP8").replace("tp > 1", "tq > 1")
+    other = RULE.replace("SP9", "SP8").replace("tensor > 1", "tq > 1")
     with pytest.raises(InputError) as caught:
-        catalogue_of(tmp_path, RULE.replace("cp == 1", "cq == 1"), other, "nonsense: 1\n")
+        catalogue_of(tmp_path, RULE.replace("context == 1", "cq == 1"), other, "nonsense: 1\n")
     assert {Path(d.mark.source).name for d in caught.value.diagnostics if d.mark} == {
         "rules0.yaml",
         "rules1.yaml",
@@ -241,5 +259,5 @@ def test_faults_of_all_files_are_found_at_once(tmp_path: Path) -> None:
 
 
 def test_placeholders_are_the_names_in_braces() -> None:
-    assert placeholders("TP={tp} of {cp}, {{literally}}") == {"tp", "cp"}
+    assert placeholders("TP={tensor} of {context}, {{literally}}") == {"tensor", "context"}
     assert placeholders("nothing") == frozenset()

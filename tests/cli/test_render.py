@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from shardplan import plan
 from shardplan.render import Format, Style, render
 from shardplan.render.check import check_page
-from shardplan.render.document import Column, Document, Fields, Grid, Lines, Text, texts
 from shardplan.render.explain import EXACT_BELOW, explain_page, filled, number_text
 from shardplan.render.machine import to_json, to_yaml
 from shardplan.render.markdown import markdown
+from shardplan.render.page import Column, Fields, Grid, Lines, Page, Text, texts
 from shardplan.render.plain import plain
 from shardplan.render.recommend import recommend_page
 from shardplan.render.table import NARROWEST, table
@@ -27,7 +27,7 @@ from shardplan.spec import Workload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shardplan.render.document import Block
+    from shardplan.render.page import Block
 
 PAGES = {
     "recommend": recommend_page(plan_of(), WORKLOAD, "case.yaml"),
@@ -39,7 +39,7 @@ PAGES = {
 words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=60)
 
 
-def pieces(document: Document, shown: Callable[[Text], str]) -> list[str]:
+def pieces(document: Page, shown: Callable[[Text], str]) -> list[str]:
     """Every piece of text a document holds."""
 
     def of(block: Block) -> list[str]:
@@ -88,15 +88,15 @@ def test_plain_has_every_piece_whole_on_one_line(page: str) -> None:
 def test_no_text_breaks_a_layout(cells: list[tuple[str, str]], width: int) -> None:
     columns = (Column("a"), Column("b", right=True), Column("c", under="a"))
     grid = Grid("grid", columns, tuple(texts(left, right, left) for left, right in cells))
-    document = Document("title", (grid, Fields("", ((cells[0][0], texts(*cells[0])),)), Lines("", texts(*cells[0]))))
-    one_line = len(plain(Document("", (grid,))).splitlines())
+    document = Page("title", (grid, Fields("", ((cells[0][0], texts(*cells[0])),)), Lines("", texts(*cells[0]))))
+    one_line = len(plain(Page("", (grid,))).splitlines())
     assert one_line == len(cells) + 2
-    assert len(markdown(Document("", (grid,))).splitlines()) == len(cells) + 4
+    assert len(markdown(Page("", (grid,))).splitlines()) == len(cells) + 4
     assert table(document, width)
 
 
 def test_plain_rows_have_as_many_columns_as_the_heading() -> None:
-    text = plain(Document("", (Grid("", (Column("a"), Column("b"), Column("c")), (texts("1", "", "3"),)),)))
+    text = plain(Page("", (Grid("", (Column("a"), Column("b"), Column("c")), (texts("1", "", "3"),)),)))
     assert [line.split() for line in text.splitlines()] == [["a", "b", "c"], ["1", "-", "3"]]
 
 
@@ -121,7 +121,7 @@ def test_wide_tables_have_bars_and_narrow_ones_do_not() -> None:
 @pytest.mark.parametrize(("share", "bar"), [(0.0, "░░░░░░░░"), (0.5, "████░░░░"), (1.0, "████████"), (3.0, "████████")])
 def test_bars_show_the_share(share: float, bar: str) -> None:
     grid = Grid("", (Column("a"),), ((Text("x", share=share),),))
-    assert bar in table(Document("", (grid,)), 120)
+    assert bar in table(Page("", (grid,)), 120)
 
 
 def test_recommend_says_what_was_asked_and_what_it_costs() -> None:
@@ -274,12 +274,12 @@ def test_every_format_renders(format_: Format, page: str) -> None:
 
 
 def test_markdown_escapes_what_would_be_markup() -> None:
-    text = markdown(Document("a|b", (Grid("g", (Column("x"),), (texts("save_qkv|proj *"),)),)))
+    text = markdown(Page("a|b", (Grid("g", (Column("x"),), (texts("save_qkv|proj *"),)),)))
     assert r"save\_qkv\|proj \*" in text
 
 
 def test_markdown_keeps_commands_verbatim() -> None:
-    text = markdown(Document("", (Lines("next", texts("a_b *"), verbatim=True),)))
+    text = markdown(Page("", (Lines("next", texts("a_b *"), verbatim=True),)))
     assert "```\na_b *\n```" in text
 
 

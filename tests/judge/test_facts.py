@@ -115,7 +115,7 @@ def test_facts_of_many_candidates_are_those_of_each() -> None:
 
 def test_facts_that_need_prices_are_not_known_before() -> None:
     known = names_known_by("mesh")
-    assert {"tp", "kv_heads", "long_context_tokens", "needs_split"} <= known
+    assert {"tensor", "kv_heads", "long_context_tokens", "needs_split"} <= known
     assert not {"rows", "total_bytes"} & known
     assert "rows" in names_known_by("split")
     assert names_known_by("estimates") >= set(VOCABULARY)
@@ -151,10 +151,10 @@ def test_thresholds_of_the_70b_case_on_64_ironwood_chips() -> None:
     # The two devices of a chip share gathered weights, unless they hold different copies (data) or halves (tensor).
     assert facts["tokens_per_gather"].tolist() == [32_768, 32_768, 131_072, 32_768, 16_384]
     # On the die-to-die link tensor parallelism is six times cheaper; beyond, the torus axis counts.
-    assert facts["tp_on_pair"].tolist() == [False, True, True, False, False]
-    assert facts["tp_width_needed"][1] == pytest.approx(2 / 3 * 2 * (11_535 / 2) / 6)
-    assert facts["tp_width_needed"][2] == pytest.approx(2 / 3 * 8 * (11_535 / 2))
-    assert facts["dp_links"][4] == 6
+    assert facts["tensor_on_pair"].tolist() == [False, True, True, False, False]
+    assert facts["tensor_width_needed"][1] == pytest.approx(2 / 3 * 2 * (11_535 / 2) / 6)
+    assert facts["tensor_width_needed"][2] == pytest.approx(2 / 3 * 8 * (11_535 / 2))
+    assert facts["data_links"][4] == 6
     assert facts["mixed_tokens_needed"] == pytest.approx(11_535**2 / (2 * 28_672))
     assert facts["tokens_per_replica"][4] == 64 * 2 * 8192 * 2
 
@@ -166,8 +166,8 @@ def test_experts_multiply_the_tokens_that_fsdp_needs() -> None:
     assert facts["sparsity"] == 32
     assert facts["moved_over_used"].tolist() == [32, 4, 16]
     assert facts["gather_tokens_needed"][0] == pytest.approx(32 * 11_535 / 3)
-    assert facts["ep_on_pair"].tolist() == [False, True, True]
-    assert facts["ep_width_needed"][1] == pytest.approx(4 / 24 * 4 * 11_535)
+    assert facts["expert_on_pair"].tolist() == [False, True, True]
+    assert facts["expert_width_needed"][1] == pytest.approx(4 / 24 * 4 * 11_535)
     assert facts["worst_routed_rows"].tolist() == [1, 8, 2]
     assert facts["latent_rank"] == 512
     assert facts["has_latent_attention"]
@@ -193,9 +193,9 @@ def test_slices_need_tokens_for_the_data_centre_network() -> None:
     assert facts["slice_tokens_needed"] == pytest.approx(918e12 / 12.5e9)
     assert facts["tokens_per_slice"].tolist() == [256 * 2 * 8192]
     assert facts["mesh_slices"].tolist() == [4]
-    assert facts["dcn_dp"].tolist() == [4]
-    assert facts["dp"].tolist() == [4]
-    assert facts["ici_dp"].tolist() == [1]
+    assert facts["dcn_data"].tolist() == [4]
+    assert facts["data"].tolist() == [4]
+    assert facts["ici_data"].tolist() == [1]
 
 
 def test_policies_and_settings_become_facts() -> None:
@@ -230,10 +230,10 @@ def test_prices_become_facts_at_the_worst_moment() -> None:
     assert facts["low_bytes"] == pytest.approx(facts["total_bytes"] * 0.95)
     assert facts["high_bytes"] == pytest.approx(facts["total_bytes"] * 1.05)
     tensor = estimates.collectives[1].seconds
-    assert facts["tp_comm_s"].tolist() == tensor.tolist()
-    assert facts["tp_exposed_s"].tolist() == (tensor / 2).tolist()
+    assert facts["tensor_comm_s"].tolist() == tensor.tolist()
+    assert facts["tensor_exposed_s"].tolist() == (tensor / 2).tolist()
     assert facts["dcn_comm_s"].tolist() == estimates.collectives[2].seconds.tolist()
-    assert facts["pp_comm_s"].tolist() == [0] * len(candidates)
+    assert facts["pipeline_comm_s"].tolist() == [0] * len(candidates)
     # A host of four two-device chips holds what eight devices offload.
     assert facts["host_bytes_per_host"] == pytest.approx(estimates.memory.host_bytes * 8)
 
@@ -250,11 +250,14 @@ def test_prices_of_the_cost_model_are_facts(name: str) -> None:
         if fact.unit not in ("choice", "truth") and fact.name != "host_ram_bytes":
             assert np.isfinite(facts[fact.name]).all(), fact.name
     assert facts["total_bytes"].tolist() == estimates.memory.total_bytes.tolist()
-    assert (facts["tp_comm_s"] > 0).tolist() == [False, True, False]
-    assert (facts["cp_comm_s"] > 0).tolist() == [False, False, True]
+    assert (facts["tensor_comm_s"] > 0).tolist() == [False, True, False]
+    assert (facts["context_comm_s"] > 0).tolist() == [False, False, True]
     assert (facts["dcn_comm_s"] > 0).all() == (slices > 1)
     assert (facts["logits_bytes"] + facts["saved_bytes"] + facts["gathered_bytes"] + facts["work_bytes"] > 0).all()
-    parts = sum(facts[f"{short}_exposed_s"] for short in ("dp", "pp", "fsdp", "fsdp_t", "cp", "tp", "ep"))
+    parts = sum(
+        facts[f"{short}_exposed_s"]
+        for short in ("data", "pipeline", "fsdp", "fsdp_transpose", "context", "tensor", "expert")
+    )
     # What the axes leave unhidden is all of it, but for the wait of one slice for another.
     waits = facts["exposed_comm_s"] - parts
     assert (waits > 0.01).all() if slices > 1 else waits == pytest.approx(0, abs=1e-6)
@@ -301,7 +304,7 @@ def test_verdicts_say_what_fires_where() -> None:
     assert [rule.code for rule in verdicts.firing(5)] == ["SP312", "SP520"]
     assert [rule.code for rule in verdicts.rules] == ["SP101", "SP312", "SP520"]
     message = CATALOGUE.rule("SP520").explanation(verdicts.facts.at(5))
-    assert "kv_heads 8 % tp 16 = 8 != 0" in message
+    assert "kv_heads 8 % tensor 16 = 8 != 0" in message
 
 
 def test_a_candidate_that_two_rules_forbid_counts_once() -> None:

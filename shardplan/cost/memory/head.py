@@ -53,7 +53,7 @@ def loss(setting: Setting) -> list[Part]:
         part(
             "gathered_weights",
             "gathered_head",
-            terms.head_bytes,
+            terms.output_head_bytes,
             c=setting.gathers * (1.0 + setting.lean),
             D=D,
             V=V,
@@ -68,7 +68,15 @@ def embedding_scratch(setting: Setting) -> list[Part]:
     """What SparseCores keep aside to gather the embedding as a sum over many devices, at the top of the heap."""
     c, t = SCRATCH_SHARE * setting.scatters_wide, setting.here.tensor
     return [
-        part("gathered_weights", "embedding_scratch", terms.head_bytes, c=c, D=setting.width, V=setting.vocabulary, t=t)
+        part(
+            "gathered_weights",
+            "embedding_scratch",
+            terms.output_head_bytes,
+            c=c,
+            D=setting.width,
+            V=setting.vocabulary,
+            t=t,
+        )
     ]
 
 
@@ -78,7 +86,7 @@ def before_loss(setting: Setting) -> list[Part]:
     n, t = here.head_tokens, here.tensor
     return [
         part("logits", "logits", terms.logits_bytes, c=1.0, n=n, V=V, t=t, q=q),
-        part("gathered_weights", "gathered_head", terms.head_bytes, c=setting.gathers, D=D, V=V, t=t),
+        part("gathered_weights", "gathered_head", terms.output_head_bytes, c=setting.gathers, D=D, V=V, t=t),
         part("layer_work", "last_stream", terms.stream_bytes, c=2.0, n=n, D=D, t=t),
     ]
 
@@ -90,7 +98,7 @@ def after_loss(setting: Setting) -> list[Part]:
     waits = logits_gradient_waits(setting)
     return [
         part("logits", "logits_gradient", terms.logits_bytes, c=waits * (1.0 + _crosses(setting)), n=n, V=V, t=t, q=1),
-        part("gradients", "head_gradient", terms.head_bytes, c=_head_gradients(setting, waits), D=D, V=V, t=t),
+        part("gradients", "head_gradient", terms.output_head_bytes, c=_head_gradients(setting, waits), D=D, V=V, t=t),
         part("layer_work", "last_stream", terms.stream_bytes, c=1.0 + 2.0 * waits, n=n, D=D, t=t),
         part("layer_work", "last_gathered", terms.gathered_stream_bytes, c=waits * setting.split, n=n, D=D),
     ]

@@ -44,7 +44,7 @@ def logits_bytes(c: Floats, n: Floats, V: int, t: Floats, q: Ints) -> Floats:
     return c * 2 * n * V / (t * q)
 
 
-def head_bytes(c: Floats, D: int, V: int, t: Floats) -> Floats:
+def output_head_bytes(c: Floats, D: int, V: int, t: Floats) -> Floats:
     """Output head gathered over all axes but tensor, or its gradient before the reduce-scatter. Source: buffer dumps."""
     return c * 2 * D * V / t
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from shardplan.cost.network.links import Reach, Route
-    from shardplan.cost.network.traffic import Flow, Hides, Kind
+    from shardplan.cost.network.traffic import CollectiveKind, Flow, Hides
     from shardplan.spec import Case
     from shardplan.splits.candidates import Candidates
     from shardplan.units import Floats
@@ -36,7 +36,7 @@ class Collective:
     axis: str
     """The axis whose doing it is; weights sharded by `context` and `expert` too are gathered for `fsdp`."""
     network: Literal["ici", "dcn"]
-    kind: Kind
+    kind: CollectiveKind
     purpose: str
     hides_behind: Hides
     """`compute` if the next operation does not wait for it: it can run beside the matmuls."""

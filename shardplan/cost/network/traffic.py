@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shardplan.splits.candidates import Candidates
     from shardplan.units import Floats, Ints
 
-Kind = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "permute"]
+CollectiveKind = Literal["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "permute"]
 Hides = Literal["compute", "none"]
 
 BF16 = 2
@@ -40,7 +40,7 @@ class Flow:
 
     axes: tuple[str, ...]
     """Mesh axes of the group; the first names it."""
-    kind: Kind
+    kind: CollectiveKind
     purpose: str
     hides_behind: Hides
     bytes: Floats

@@ -76,7 +76,7 @@ def spared(candidates: Candidates, *names: str) -> Bools:
     return kept(candidates, *names) | offloaded(candidates, *names)
 
 
-def head_bytes(n: Floats, N: int, H: int, t: Floats) -> Floats:
+def attention_heads_bytes(n: Floats, N: int, H: int, t: Floats) -> Floats:
     """Queries, keys, values or attention output of one layer. Source: maxtext reference 3.1."""
     return 2 * n * N * H / t
 
@@ -105,11 +105,11 @@ def _attention(a: Attention, D: int, here: Local) -> dict[str, Floats]:
     """Queries, and keys as many, are kept head by head in whole lanes; fewer keys with the sequence as last dimension."""
     n, t, N, K = here.tokens, here.tensor, a.n_query_heads, a.n_key_value_heads
     found = {
-        "query_proj": head_bytes(n, N, padded(a.qk_width), t),
-        "key_proj": head_bytes(n, K, padded(a.qk_width) if a.kind == "mla" else a.qk_width, t),
-        "value_proj": head_bytes(n, K, a.v_width, t),
-        "context": head_bytes(n, N, a.v_width, t) + statistics_bytes(n, N, t),
-        "attention_out": head_bytes(n, N, a.v_width, t),
+        "query_proj": attention_heads_bytes(n, N, padded(a.qk_width), t),
+        "key_proj": attention_heads_bytes(n, K, padded(a.qk_width) if a.kind == "mla" else a.qk_width, t),
+        "value_proj": attention_heads_bytes(n, K, a.v_width, t),
+        "context": attention_heads_bytes(n, N, a.v_width, t) + statistics_bytes(n, N, t),
+        "attention_out": attention_heads_bytes(n, N, a.v_width, t),
         "out_proj": width_bytes(n, D, t),
     }
     if a.fused_qkv:

@@ -126,7 +126,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class CommunicationSeconds:
     """Communication seconds of a step by what may hide them, `(n,)`."""
 
     hideable_s: Floats
@@ -144,7 +144,9 @@ class Pipeline:
     rounds: Ints | Floats
 
 
-def step_lines(done: Work, traffic: Traffic, pipeline: Pipeline, rates: Rates, by: Constants) -> dict[str, Term]:
+def step_lines(
+    done: Work, traffic: CommunicationSeconds, pipeline: Pipeline, rates: Rates, by: Constants
+) -> dict[str, Term]:
     """Every line of the step's time, by name, in the order they are printed."""
     g = low_precision_speedup(rates.low_flops_per_s, rates.bf16_flops_per_s, by.low_precision_gain)
     W, s, e = rates.hbm_bytes_per_s, by.matmul_sustained, by.attention_kernel

@@ -11,9 +11,9 @@ from shardplan.cost.calibration import Constants, error_band
 from shardplan.cost.term import Term
 from shardplan.cost.time.compute import model_flops_per_token
 from shardplan.cost.time.seconds import (
+    CommunicationSeconds,
     Pipeline,
     Rates,
-    Traffic,
     added,
     at_peak_s,
     mfu,
@@ -110,13 +110,13 @@ def step_seconds(case: Case, candidates: Candidates, collectives: tuple[Collecti
     return total_s(step_lines(work(case, candidates), traffic, _pipeline(candidates), Rates.of(case), constants))
 
 
-def traffic_of(case: Case, candidates: Candidates, collectives: Iterable[Collective]) -> Traffic:
+def traffic_of(case: Case, candidates: Candidates, collectives: Iterable[Collective]) -> CommunicationSeconds:
     """Communication seconds by whether compute may hide them."""
     hideable, inline = np.zeros(len(candidates)), np.zeros(len(candidates))
     for collective in collectives:
         total = hideable if _can_hide(case, collective) else inline
         total += collective.seconds
-    return Traffic(hideable, inline)
+    return CommunicationSeconds(hideable, inline)
 
 
 def _pipeline(candidates: Candidates) -> Pipeline:

@@ -8,9 +8,8 @@ import numpy as np
 
 from shardplan.catalogue.dimension import FRACTION
 from shardplan.cost.tensors.sharding import insufficiently_sharded_fraction
-from shardplan.judge.facts.mesh import SHORT
 from shardplan.judge.facts.observation import Fact, Observation
-from shardplan.spec import DTYPE_BYTES
+from shardplan.spec import AXES, DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,10 +71,10 @@ def _host_bytes_per_host(o: Observation) -> Any:
 
 AXIS_SECONDS: Final = tuple(
     fact
-    for axis, short in SHORT.items()
+    for axis in AXES
     for fact in (
-        _priced(f"{short}_comm_s", "s", f"Communication over the {axis} axis, hidden or not.", _communication(_on(axis))),
-        _priced(f"{short}_exposed_s", "s", f"Communication over the {axis} axis that nothing hides.",
+        _priced(f"{axis}_comm_s", "s", f"Communication over the {axis} axis, hidden or not.", _communication(_on(axis))),
+        _priced(f"{axis}_exposed_s", "s", f"Communication over the {axis} axis that nothing hides.",
                 _communication(_on(axis), exposed=True)),
     )
 )  # fmt: skip

@@ -10,17 +10,6 @@ from shardplan.catalogue.dimension import TRUTH
 from shardplan.judge.facts.observation import Fact, Observation
 from shardplan.spec import AXES
 
-SHORT: Final = {
-    "data": "dp",
-    "pipeline": "pp",
-    "fsdp": "fsdp",
-    "fsdp_transpose": "fsdp_t",
-    "context": "cp",
-    "tensor": "tp",
-    "expert": "ep",
-}
-"""Mesh axes by the names rules use."""
-
 GATHERED: Final = ("fsdp", "fsdp_transpose", "context", "expert")
 """Axes over which a dense weight is split along the model width and gathered before use. Source: MaxText 1.4."""
 BATCH: Final = ("data", "fsdp", "fsdp_transpose", "expert")
@@ -33,11 +22,11 @@ def _mesh(name: str, unit: str, about: str, of: object) -> Fact:
 
 DEGREES: Final = tuple(
     fact
-    for axis, short in SHORT.items()
+    for axis in AXES
     for fact in (
-        _mesh(short, "", f"Degree of the {axis} axis, ICI x DCN.", lambda o, a=axis: o.degree(a)),
-        _mesh(f"ici_{short}", "", f"Degree of the {axis} axis inside a slice.", lambda o, a=axis: o.ici(a)),
-        _mesh(f"dcn_{short}", "", f"Degree of the {axis} axis across slices.", lambda o, a=axis: o.dcn(a)),
+        _mesh(axis, "", f"Degree of the {axis} axis, ICI x DCN.", lambda o, a=axis: o.degree(a)),
+        _mesh(f"ici_{axis}", "", f"Degree of the {axis} axis inside a slice.", lambda o, a=axis: o.ici(a)),
+        _mesh(f"dcn_{axis}", "", f"Degree of the {axis} axis across slices.", lambda o, a=axis: o.dcn(a)),
     )
 )
 
@@ -57,10 +46,10 @@ def _exceeds_bounds(o: Observation) -> object:
 
 FACTS: Final = (
     *DEGREES,
-    _mesh("batch_shards", "", "Parts the batch is split into: dp x fsdp x fsdp_t x ep.", lambda o: o.degree(*BATCH)),
-    _mesh("weight_shards", "", "Parts the model width of a weight is split into: fsdp x fsdp_t x cp x ep.",
+    _mesh("batch_shards", "", "Parts the batch is split into: data x fsdp x fsdp_transpose x expert.", lambda o: o.degree(*BATCH)),
+    _mesh("weight_shards", "", "Parts the model width of a weight is split into: fsdp x fsdp_transpose x context x expert.",
           lambda o: o.degree(*GATHERED)),
-    _mesh("feed_forward_shards", "", "Parts the feed-forward width is split into: fsdp_t x tp.",
+    _mesh("feed_forward_shards", "", "Parts the feed-forward width is split into: fsdp_transpose x tensor.",
           lambda o: o.degree("fsdp_transpose", "tensor")),
     _mesh("ici_gathered", "", "Devices of a slice among which dense weights are gathered.", lambda o: o.ici(*GATHERED)),
     _mesh("mesh_devices", "", "Product of the ICI degrees: devices the mesh takes in a slice.", lambda o: o.ici(*AXES)),
@@ -71,16 +60,16 @@ FACTS: Final = (
     Fact("allows_split", TRUTH, "Whether splitting physical axes is allowed: allow_split_physical_axes.",
          lambda o: (o.case.plan or o.case.constraints).allow_split_physical_axes),
     _mesh("exceeds_bounds", TRUTH, "Whether a degree exceeds a bound of the case's constraints.", _exceeds_bounds),
-    _mesh("tp_on_pair", TRUTH, "Whether tensor parallelism uses the die-to-die link of a two-device chip.",
+    _mesh("tensor_on_pair", TRUTH, "Whether tensor parallelism uses the die-to-die link of a two-device chip.",
           lambda o: o.has_pair("tensor") > 0),
-    _mesh("ep_on_pair", TRUTH, "Whether expert parallelism uses the die-to-die link of a two-device chip.",
+    _mesh("expert_on_pair", TRUTH, "Whether expert parallelism uses the die-to-die link of a two-device chip.",
           lambda o: o.has_pair("expert") > 0),
-    _mesh("dp_links", "", "Torus axes that the gradient sum of data parallelism keeps busy; a line counts half.",
+    _mesh("data_links", "", "Torus axes that the gradient sum of data parallelism keeps busy; a line counts half.",
           lambda o: o.links("data")),
-    _mesh("tp_links", "", "Torus axes that tensor parallelism keeps busy; a line counts half, a die-to-die link more.",
+    _mesh("tensor_links", "", "Torus axes that tensor parallelism keeps busy; a line counts half, a die-to-die link more.",
           lambda o: o.links("tensor")),
-    _mesh("cp_links", "", "Torus axes that context parallelism keeps busy; a line counts half.",
+    _mesh("context_links", "", "Torus axes that context parallelism keeps busy; a line counts half.",
           lambda o: o.links("context")),
-    _mesh("ep_longest", "", "Chips along the longest torus axis of expert parallelism; twice that on a line.",
+    _mesh("expert_longest", "", "Chips along the longest torus axis of expert parallelism; twice that on a line.",
           lambda o: o.longest("expert")),
 )  # fmt: skip

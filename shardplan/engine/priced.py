@@ -38,12 +38,12 @@ SHORT_NAMES = {
 }  # fmt: skip
 
 _INTENSITY: tuple[tuple[str, tuple[str, ...], str, str, Literal["tokens", "width"]], ...] = (
-    ("fsdp", ("fsdp", "fsdp_t"), "tokens_per_gather", "gather_tokens_needed", "tokens"),
-    ("data", ("ici_dp",), "tokens_per_replica", "dp_tokens_needed", "tokens"),
+    ("fsdp", ("fsdp", "fsdp_transpose"), "tokens_per_gather", "gather_tokens_needed", "tokens"),
+    ("data", ("ici_data",), "tokens_per_replica", "data_tokens_needed", "tokens"),
     ("dcn", ("mesh_slices",), "tokens_per_slice", "slice_tokens_needed", "tokens"),
-    ("tensor", ("tp",), "active_width", "tp_width_needed", "width"),
-    ("expert", ("ep",), "expert_width", "ep_width_needed", "width"),
-    ("context", ("cp",), "cp_tokens", "cp_tokens_needed", "tokens"),
+    ("tensor", ("tensor",), "active_width", "tensor_width_needed", "width"),
+    ("expert", ("expert",), "expert_width", "expert_width_needed", "width"),
+    ("context", ("context",), "context_tokens", "context_tokens_needed", "tokens"),
 )
 """Axis; facts of which one above 1 means it is in use; our side; the needed side; unit."""
 

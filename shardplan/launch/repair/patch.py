@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.engine.decide import judge_split
 from shardplan.exporters.maxtext.text import TRAINER, written
-from shardplan.launch.repair import Machine, repair
+from shardplan.launch.repair.search import Machine, repair
 from shardplan.loaders.load import load_command
 from shardplan.loaders.maxtext_flags import parse_command
 from shardplan.loaders.maxtext_flags.command import split_shell

@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from shardplan.engine.choice import Priced
 from shardplan.engine.decide import catalogue
+from shardplan.engine.priced import Priced
 from shardplan.engine.ranking import FITS, fit_classes
 from shardplan.errors import InvalidShardingError, ShardplanError
 from shardplan.judge.profile import profile
-from shardplan.launch.edits import edits_of
+from shardplan.launch.repair.edits import edits_of
 from shardplan.loaders.load import load_record
 from shardplan.spec import Workload
 from shardplan.splits.enumeration import split_rows
@@ -24,7 +24,7 @@ from shardplan.splits.enumeration import split_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from shardplan.launch.edits import Edit
+    from shardplan.launch.repair.edits import Edit
     from shardplan.loaders.maxtext_flags import Launch
     from shardplan.spec import Case
 
@@ -36,7 +36,7 @@ BEAM: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Shortfall:
     """How far a state is from legal and fitting; compared field by field, smaller is nearer."""
 
     phase: int
@@ -58,7 +58,7 @@ class State:
 
     flags: Flags
     edits: tuple[Edit, ...] = ()
-    standing: Standing = field(default=Standing(2, frozenset(), math.inf))
+    shortfall: Shortfall = field(default=Shortfall(2, frozenset(), math.inf))
     launch: Launch | None = None
     before: frozenset[str] = frozenset()
     """Problems before the last edit."""
@@ -77,14 +77,14 @@ class State:
     def cost(self) -> tuple[bool, int, float, float]:
         """What is minimised among states that are good: training kept, flags changed, distance, time."""
         distance = sum(edit.distance for edit in self.edits)
-        return self.alters, self.n_changed, distance, self.standing.seconds_per_sequence
+        return self.alters, self.n_changed, distance, self.shortfall.seconds_per_sequence
 
     @property
     def order(self) -> tuple[Any, ...]:
         """Nearest to good first: fewest of the last problems left, then fewest at all; then the smaller change."""
-        standing = self.standing
-        left, excess = len(standing.problems & self.before), round(max(0.0, standing.excess), 2)
-        return (standing.phase, left, len(standing.problems), excess, *self.cost)
+        shortfall = self.shortfall
+        left, excess = len(shortfall.problems & self.before), round(max(0.0, shortfall.excess), 2)
+        return (shortfall.phase, left, len(shortfall.problems), excess, *self.cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,27 +108,27 @@ def repair(flags: Flags, machine: Machine) -> dict[str, Any] | None:
 def _search(start: State, machine: Machine) -> State | None:
     """The cheapest good state among those of the first levels that have one."""
     frontier, seen, good = list(_judged([start], machine)), {_key(start.flags)}, list[State]()
-    only_memory = all(state.standing.phase == 0 for state in frontier)
+    only_memory = all(state.shortfall.phase == 0 for state in frontier)
     for level in range(1, MOST_EDITS + 1):
         reached = list(_judged([after for state in frontier for after in _after(state, machine, seen)], machine))
-        good = sorted((*good, *(s for s in reached if s.standing.is_good)), key=lambda s: s.cost)
+        good = sorted((*good, *(s for s in reached if s.shortfall.is_good)), key=lambda s: s.cost)
         if good and not good[0].alters and (only_memory or good[0].n_changed <= level):
             break
         # Guard: once a change is known to help, only smaller ones that keep the training are worth more edits.
-        worth = [s for s in reached if not s.standing.is_good and not (good and (s.alters or level > 1))]
+        worth = [s for s in reached if not s.shortfall.is_good and not (good and (s.alters or level > 1))]
         frontier = sorted(worth, key=lambda s: s.order)[:BEAM]
     return good[0] if good else None
 
 
 def _after(state: State, machine: Machine, seen: set[str]) -> Iterator[State]:
     """The states one edit away that were not seen yet."""
-    memory_only = state.standing.phase == 0
+    memory_only = state.shortfall.phase == 0
     for edit in edits_of(state.flags, machine.accelerator, machine.slices, memory_only=memory_only):
         flags = {key: value for key, value in state.flags.items() if key not in edit.removed}
         flags |= edit.values
         if _key(flags) not in seen:
             seen.add(_key(flags))
-            yield State(flags, (*state.edits, edit), before=state.standing.problems)
+            yield State(flags, (*state.edits, edit), before=state.shortfall.problems)
 
 
 def _key(flags: Flags) -> str:
@@ -139,7 +139,7 @@ def _key(flags: Flags) -> str:
 
 
 def _judged(states: Iterable[State], machine: Machine) -> Iterator[State]:
-    """The states with their standing; launches that differ in their split only are priced together."""
+    """The states with their shortfall; launches that differ in their split only are priced together."""
     groups: list[tuple[Case, list[State]]] = []
     for state in states:
         try:
@@ -147,7 +147,7 @@ def _judged(states: Iterable[State], machine: Machine) -> Iterator[State]:
         except ShardplanError as error:
             problems = frozenset(diagnostic.message for diagnostic in error.diagnostics)
             phase = 2 if isinstance(error, InvalidShardingError) else 3
-            yield replace(state, standing=Standing(phase, problems, math.inf))
+            yield replace(state, shortfall=Shortfall(phase, problems, math.inf))
             continue
         case, read = _unsplit(launch.case), replace(state, launch=launch)
         for known, members in groups:
@@ -169,7 +169,7 @@ def _unsplit(case: Case) -> Case:
 
 
 def _priced(case: Case, states: list[State]) -> Iterator[State]:
-    """States of one case with their standing."""
+    """States of one case with their shortfall."""
     splits = [state.launch.split for state in states if state.launch is not None]
     priced = Priced.of(case, profile(case), catalogue(), split_rows(case, *splits))
     memory, time = priced.estimates.memory, priced.estimates.time
@@ -182,4 +182,4 @@ def _priced(case: Case, states: list[State]) -> Iterator[State]:
         fits = classes[row] == FITS
         excess = -1.0 if fits else max(1e-9, float(memory.total_bytes[row]) / limit - 0.5)
         seconds = float(time.estimate_s[row]) / float(priced.candidates.global_batch[row])
-        yield replace(state, standing=Standing(int(bool(broken)), broken, excess, seconds))
+        yield replace(state, shortfall=Shortfall(int(bool(broken)), broken, excess, seconds))

@@ -1,6 +1,6 @@
 """What a page of output says, apart from how it looks: a title and blocks of text, fields and grids.
 
-Pages (`recommend`, `check`, ...) build a `Document` once; `table`, `plain` and `markdown` lay it out.
+Pages (`recommend`, `check`, ...) build a `Page` once; `table`, `plain` and `markdown` lay it out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Block = Grid | Fields | Lines
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class Page:
     """A page: a headline and its blocks; blocks without content are left out."""
 
     title: str
