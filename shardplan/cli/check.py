@@ -30,7 +30,7 @@ def check(
         str | None,
         typer.Option("--plan", metavar="FILE", help="JSON that recommend -o json printed; see --rank."),
     ] = None,
-    rank: RankOption = 1,
+    rank: RankOption = None,
     accelerator: Annotated[
         str | None,
         typer.Option("--accelerator", metavar="NAME", help="Slice of a launch command, such as tpu7x-256."),
@@ -79,7 +79,7 @@ def check(
     if case is not None:
         judged = gate.check_case(case)
     elif plan is not None:
-        judged = gate.check_plan(plan, rank, fix=fix)
+        judged = gate.check_plan(plan, rank or 1, fix=fix)
     elif from_file is not None:
         judged = gate.check_lines(from_file, fix=fix)
     else:

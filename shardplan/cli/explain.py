@@ -11,7 +11,7 @@ from shardplan.cli.options import OutputOption, RankOption, WidthOption
 
 def explain(
     what: Annotated[str, typer.Argument(metavar="CASE|CODE", help="YAML file of a case, or the code of a rule.")],
-    rank: RankOption = 1,
+    rank: RankOption = None,
     output: OutputOption = None,
     width: WidthOption = None,
 ) -> None:
@@ -29,7 +29,7 @@ def explain(
         show_rules(what, output, width)
         return
     from shardplan.cli.output import show
-    from shardplan.engine.decide import explain as explain_plan
+    from shardplan.engine.explain import explain as explain_plan
     from shardplan.loaders.load import load_case
     from shardplan.render.explain import explain_page
 

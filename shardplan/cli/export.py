@@ -44,7 +44,7 @@ def export() -> None:
 
 def maxtext(
     case: CaseArgument,
-    rank: RankOption = 1,
+    rank: RankOption = None,
     objective: ObjectiveOption = Objective.STEP_TIME,
     format_: Annotated[
         MaxTextFormat,
@@ -73,7 +73,7 @@ def maxtext(
 
 def xpk(  # noqa: PLR0917 - one argument an option
     case: CaseArgument,
-    rank: RankOption = 1,
+    rank: RankOption = None,
     objective: ObjectiveOption = Objective.STEP_TIME,
     cluster: ClusterOption = None,
     image: ImageOption = None,
@@ -97,7 +97,7 @@ def xpk(  # noqa: PLR0917 - one argument an option
 
 def jobset(
     case: CaseArgument,
-    rank: RankOption = 1,
+    rank: RankOption = None,
     objective: ObjectiveOption = Objective.STEP_TIME,
     image: ImageOption = None,
     base_output_directory: FolderOption = None,
@@ -116,7 +116,7 @@ def jobset(
     emit(exporter.export(Job(*_planned(case, rank, objective), Site(None, image, base_output_directory))))
 
 
-def jax(case: CaseArgument, rank: RankOption = 1, objective: ObjectiveOption = Objective.STEP_TIME) -> None:
+def jax(case: CaseArgument, rank: RankOption = None, objective: ObjectiveOption = Objective.STEP_TIME) -> None:
     r"""Print a short JAX script with a plan's mesh and the sharding of every weight by logical axis.
 
     It needs JAX alone, allocates nothing, and runs on CPU devices where the mesh is small.
@@ -135,7 +135,7 @@ def jax(case: CaseArgument, rank: RankOption = 1, objective: ObjectiveOption = O
 
 def shell(
     case: CaseArgument,
-    rank: RankOption = 1,
+    rank: RankOption = None,
     objective: ObjectiveOption = Objective.STEP_TIME,
     base_output_directory: FolderOption = None,
 ) -> None:
@@ -153,10 +153,11 @@ def shell(
     emit(exporter.export(Job(*_planned(case, rank, objective), Site(None, None, base_output_directory))))
 
 
-def _planned(case: str, rank: int, objective: Objective, *, for_maxtext: bool = True) -> tuple[Case, ChoiceOut]:
-    """The case in a file and its plan of that rank; ends the command with exit code 1 if nothing fits."""
+def _planned(case: str, rank: int | None, objective: Objective, *, for_maxtext: bool = True) -> tuple[Case, ChoiceOut]:
+    """The case in a file and its own plan, or that of a rank; ends the command with exit code 1 if it does not fit."""
     from shardplan.cli.diagnostics import print_problems
     from shardplan.cli.output import finish
+    from shardplan.engine.chosen import chosen
     from shardplan.engine.decide import decide
     from shardplan.errors import ExitCode
     from shardplan.exporters.maxtext import model_flags
@@ -166,8 +167,15 @@ def _planned(case: str, rank: int, objective: Objective, *, for_maxtext: bool = 
     loaded = load_case(case)
     if for_maxtext:
         model_flags(loaded.architecture)  # says at once what MaxText cannot express
-    plan = decide(loaded, top=rank, objective=objective.value)
+    if rank is None and loaded.plan is not None:
+        own = chosen(loaded)
+        assert own is not None, "a case's own plan is always there"
+        if own.choice.verdict == "does_not_fit":
+            print_problems(own.problems)
+            finish(ExitCode.NO)
+        return loaded, own.choice
+    plan = decide(loaded, top=rank or 1, objective=objective.value)
     if not plan.plans:
         print_problems(plan.problems)
         finish(ExitCode.NO)
-    return loaded, plan_of_rank(plan, rank)
+    return loaded, plan_of_rank(plan, rank or 1)

@@ -29,5 +29,12 @@ WidthOption = Annotated[
 ]
 ObjectiveOption = Annotated[Objective, typer.Option("--objective", help="What plans are ranked by.")]
 RankOption = Annotated[
-    int, typer.Option("--rank", metavar="N", min=1, max=1000, help="Which plan, by its rank in recommend.")
+    int | None,
+    typer.Option(
+        "--rank",
+        metavar="N",
+        min=1,
+        max=1000,
+        help="Which plan, by its rank in recommend; by default the case's own, else the first.",
+    ),
 ]

@@ -34,7 +34,7 @@ CacheOption = Annotated[bool, typer.Option("--cache/--no-cache", help="Whether t
 
 def verify(  # noqa: PLR0917 - one argument an option
     case: CaseArgument,
-    rank: RankOption = 1,
+    rank: RankOption = None,
     top: TopOption = None,
     python: PythonOption = None,
     time_limit: LimitOption = 1800.0,
@@ -52,9 +52,11 @@ def verify(  # noqa: PLR0917 - one argument an option
       shardplan verify case.yaml --top 3 --python .venv-maxtext/bin/python
     """
     from shardplan.cli.output import finish, show
+    from shardplan.engine.chosen import chosen
     from shardplan.engine.decide import decide
     from shardplan.errors import ExitCode
     from shardplan.loaders.load import load_case
+    from shardplan.plan.choice import plan_name
     from shardplan.render.verify import verify_page
     from shardplan.verify.compare import verify as verify_choice
     from shardplan.verify.environment import find_environment
@@ -62,15 +64,15 @@ def verify(  # noqa: PLR0917 - one argument an option
 
     environment = find_environment(str(python) if python else None)
     loaded = load_case(case)
-    ranks = range(1, top + 1) if top else range(rank, rank + 1)
-    plans = [plan for plan in decide(loaded, max(ranks)).plans if plan.rank in ranks]
+    one = None if top else chosen(loaded, rank)
+    plans = list(decide(loaded, top).plans) if top else [one.choice] if one else []
     results: list[VerifyOut] = [
         verify_choice(
             loaded,
             plan,
             environment,
             time_limit_s=time_limit,
-            progress=_progress(f"rank {plan.rank} ({plan.strategy})"),
+            progress=_progress(f"{plan_name(plan.rank)} ({plan.strategy})"),
             cache=cache_folder() if cache else None,
         )
         for plan in plans

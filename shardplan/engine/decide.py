@@ -11,22 +11,23 @@ from shardplan.cost.tensors.parameters import active_parameters, total_parameter
 from shardplan.data import rules_folder
 from shardplan.engine.fixes import bigger_cases, fixes_for
 from shardplan.engine.priced import Priced
-from shardplan.engine.reasons import notes, why_lower
+from shardplan.engine.reasons import notes
 from shardplan.engine.search import Found, Question, search, search_strategies
-from shardplan.errors import Diagnostic, InputError
-from shardplan.judge.facts import KINDS
+from shardplan.judge.facts import KINDS, names_known_by, observe
+from shardplan.judge.judge import judge
 from shardplan.judge.profile import Profile, profile
 from shardplan.machine.chips import resolution, wraps
 from shardplan.plan import (
     CheckOut,
     ChoiceOut,
     ClusterOut,
-    ExplanationOut,
     FixOut,
     PlanOut,
     ProblemOut,
     ProfileOut,
 )
+from shardplan.plan.choice import OWN_RANK
+from shardplan.splits.enumeration import split_rows
 from shardplan.units import format_bytes
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def catalogue() -> Catalogue:
 
 def decide(case: Case, top: int = 5, objective: Objective = "step-time") -> PlanOut:
     """The ranked plans of a case; none if nothing fits, with what would."""
-    seen, rules = profile(case), catalogue()
-    asked, found = search_strategies(Question(case, seen, rules, objective, top))
-    case = asked.case
+    asked, found = search_strategies(question(case, objective, top))
+    own = _own(case)
+    case, seen, rules = asked.case, asked.profile, asked.catalogue
     priced = Priced.of(case, seen, rules, found.ranked) if len(found.ranked) else None
     plans = tuple(priced.choice(row, row + 1) for row in range(len(found.ranked))) if priced else ()
     closest = _closest(case, seen, found)
@@ -64,6 +65,8 @@ def decide(case: Case, top: int = 5, objective: Objective = "step-time") -> Plan
         cluster=cluster_out(case),
         objective=objective,
         plans=plans,
+        own=own,
+        own_distance=_distance(own, plans),
         considered=found.considered,
         priced=found.priced,
         rejected=dict(sorted(found.rejected.items())),
@@ -71,8 +74,13 @@ def decide(case: Case, top: int = 5, objective: Objective = "step-time") -> Plan
         closest=closest,
         problems=() if plans else tuple(_problems(found, closest)),
         fixes=() if plans else tuple(_ways_out(case, closest, objective)),
-        notes=tuple(notes(seen, plans, objective)),
+        notes=(*case.architecture.notes, *notes(seen, plans, objective)),
     )
+
+
+def question(case: Case, objective: Objective, top: int) -> Question:
+    """What a case asks, with its profile and the shipped rules."""
+    return Question(case, profile(case), catalogue(), objective, top)
 
 
 def check_split(case: Case, split: Candidates, name: str) -> CheckOut:
@@ -85,39 +93,35 @@ def check_split(case: Case, split: Candidates, name: str) -> CheckOut:
 
 def judge_split(case: Case, split: Candidates, name: str) -> CheckOut:
     """The verdict on one configuration (the only candidate), with everything that stands in its way."""
+    if problems := _unpriceable(case, split):
+        return CheckOut(id=name, verdict="invalid", problems=problems, choice=None, notes=case.architecture.notes)
     priced = Priced.of(case, profile(case), catalogue(), split)
     facts = priced.facts.at(0)
     forbidding = [rule for rule in priced.verdicts.firing(0) if rule.effect == "forbid"]
-    problems = [ProblemOut(code=rule.code, message=rule.message(facts), hint=rule.hint(facts)) for rule in forbidding]
+    problems = tuple(
+        ProblemOut(code=rule.code, message=rule.message(facts), hint=rule.hint(facts)) for rule in forbidding
+    )
     verdict = priced.verdict(0)
     if any(rule.family != "memory" for rule in forbidding):
         verdict = "invalid"
     choice = priced.choice(0, 1).model_copy(update={"verdict": verdict})
-    return CheckOut(id=name, verdict=verdict, problems=tuple(problems), choice=choice)
+    return CheckOut(id=name, verdict=verdict, problems=problems, choice=choice, notes=case.architecture.notes)
 
 
-def explain(case: Case, rank: int = 1, objective: Objective = "step-time") -> ExplanationOut:
-    """One plan with the arithmetic of every number; InputError if there are not that many plans."""
-    from shardplan.engine.lines import communication_lines, memory_lines, time_lines
-
-    seen, rules = profile(case), catalogue()
-    asked, found = search_strategies(Question(case, seen, rules, objective, rank + 1))
-    case = asked.case
-    if len(found.ranked) < rank:
-        message = f"there is no plan of rank {rank}: {len(found.ranked)} plans fit"
-        raise InputError([Diagnostic("SP017", message, None, "shardplan recommend lists them")])
-    priced = Priced.of(case, seen, rules, found.ranked)
-    row = rank - 1
-    choice = priced.choice(row, rank)
-    following = priced.choice(rank, rank + 1) if len(found.ranked) > rank else None
-    return ExplanationOut(
-        case=case.name,
-        choice=choice,
-        profile=profile_out(seen),
-        memory=memory_lines(priced, row),
-        communication=communication_lines(priced, row),
-        time=time_lines(priced, row),
-        next_plan=why_lower(choice, following) if following else "",
+def _unpriceable(case: Case, split: Candidates) -> tuple[ProblemOut, ...]:
+    """Every refusal of a split that is no step on this machine: another number of devices, or no whole sequence."""
+    facts = observe(case, None, split)
+    rows = float(facts.at(0)["rows_before_rounding"])
+    is_step = facts.at(0)["mesh_devices"] == case.cluster.devices_per_slice
+    is_step &= facts.at(0)["mesh_slices"] == case.cluster.slices
+    if is_step and rows >= 1 and rows.is_integer():
+        return ()
+    known = names_known_by("split")
+    rules = [rule for rule in catalogue() if rule.effect == "forbid" and rule.predicate.names <= known]
+    row = facts.at(0)
+    return tuple(
+        ProblemOut(code=rule.code, message=rule.message(row), hint=rule.hint(row))
+        for rule in judge(facts, rules).firing(0)
     )
 
 
@@ -149,6 +153,26 @@ def cluster_out(case: Case) -> ClusterOut:
         wraps=wraps(cluster),
         resolution=resolution(cluster),
     )
+
+
+# --- the case's own plan -------------------------------------------------------------------------------------------
+
+
+def _own(case: Case) -> CheckOut | None:
+    """The verdict on the case's own plan, if it has one."""
+    if case.plan is None:
+        return None
+    judged = judge_split(case, split_rows(case, case.plan), case.name)
+    choice = judged.choice and judged.choice.model_copy(update={"rank": OWN_RANK})
+    return judged.model_copy(update={"choice": choice})
+
+
+def _distance(own: CheckOut | None, plans: tuple[ChoiceOut, ...]) -> float | None:
+    """How much longer the case's own plan takes a sequence than the first, as a share."""
+    if own is None or own.choice is None or not plans:
+        return None
+    ours, best = own.choice, plans[0]
+    return (ours.time.estimate_s / ours.global_batch) / (best.time.estimate_s / best.global_batch) - 1
 
 
 # --- when nothing fits ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from shardplan.errors import Diagnostic, InputError
 from shardplan.exporters.maxtext.text import SETTINGS, TRAINER, slug, written
 from shardplan.machine.chips import default_shape
+from shardplan.plan.choice import plan_name
 
 if TYPE_CHECKING:
     from shardplan.plan import ChoiceOut
@@ -47,7 +48,7 @@ class Job:
     def title(self) -> str:
         """One line for a comment at the top of a file."""
         case, choice = self.case, self.choice
-        line = f"{case.name}, plan {choice.rank}: {choice.strategy} on {tpu_type(case.cluster)}"
+        line = f"{case.name}, {plan_name(choice.rank)}: {choice.strategy} on {tpu_type(case.cluster)}"
         slices = f" x {case.cluster.slices}" if case.cluster.slices > 1 else ""
         return "".join(c if c.isprintable() else " " for c in f"{line}{slices}")
 

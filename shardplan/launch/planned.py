@@ -9,18 +9,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardplan.engine.decide import decide
+from shardplan.engine.chosen import chosen
 from shardplan.errors import Diagnostic, InputError, Mark
 from shardplan.launch.diff import Planned
 from shardplan.launch.gate import flag_record, plan_of_rank
 from shardplan.loaders.load import load_command, load_record, parse_case
 from shardplan.plan import PlanOut
 from shardplan.source import Document, build, parse_json, read_document, read_text
-from shardplan.spec import Split
 
 if TYPE_CHECKING:
     from shardplan.loaders.maxtext_flags import Launch
-    from shardplan.plan import ChoiceOut
 
 _STRUCTURED = {".yaml", ".yml", ".json"}
 
@@ -66,16 +64,11 @@ def _of_document(document: Document, path: Path, rank: int | None) -> Planned:
     case = parse_case(document, path.parent)
     if case.plan is not None and rank is None:
         return Planned(case.name, case, case.plan)
-    choice = plan_of_rank(decide(case, top=rank or 1), rank or 1, Mark(str(path)))
-    return Planned(f"{case.name}#{choice.rank}", case, _split(choice))
+    found = chosen(case, rank)
+    if found is None:
+        raise InputError([Diagnostic("SP014", "nothing fits, so there is no plan to compare", Mark(str(path)))])
+    return Planned(f"{case.name}#{found.rank}", found.case, found.split)
 
 
 def _of_launch(launch: Launch, name: str) -> Planned:
     return Planned(name, launch.case, launch.split)
-
-
-def _split(choice: ChoiceOut) -> Split:
-    """The split a printed plan was."""
-    chosen = choice.model_dump(include=set(Split.model_fields), exclude={"remat_tensors"})
-    tensors = choice.remat_tensors if choice.remat_policy == "custom" else {}
-    return Split.model_validate({**chosen, "ici": choice.mesh.ici, "dcn": choice.mesh.dcn, "remat_tensors": tensors})

@@ -14,6 +14,7 @@ from shardplan.errors import Diagnostic, InputError
 from shardplan.loaders.case_checks import (
     batch_problems,
     optimizer_problems,
+    plan_problems,
     position_problems,
     precision_problems,
     remat_problems,
@@ -113,6 +114,8 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
     if architecture and workload:
         problems += position_problems(document, architecture, workload)
         problems += optimizer_problems(document, architecture, workload)
+    if workload and cluster and plan is not None:
+        problems += plan_problems(document, workload, cluster, plan)
     if architecture and workload and cluster and plan is None:
         problems += batch_problems(document, architecture, workload, cluster)
     if problems:

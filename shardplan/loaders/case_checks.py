@@ -80,6 +80,23 @@ def position_problems(document: Document, architecture: Architecture, workload: 
     return [Diagnostic("SP015", message, document.mark(("workload", "sequence_length")))]
 
 
+def plan_problems(document: Document, workload: Workload, cluster: Cluster, plan: Split) -> list[Diagnostic]:
+    """A plan that trains on another batch than the workload asks for."""
+    wanted, made = workload.global_sequences, plan.per_device_batch * cluster.devices * plan.gradient_accumulation
+    if wanted is not None and made != wanted:
+        message = (
+            f"the plan makes {made:,.10g} sequences a step ({plan.per_device_batch:g} a device x {cluster.devices:,} devices x "
+            f"{plan.gradient_accumulation} micro-steps), the workload asks for {wanted:,}"
+        )
+        hint = f"per_device_batch: {wanted / cluster.devices / plan.gradient_accumulation:.10g} makes them"
+        return [Diagnostic("SP015", message, document.mark(("plan", "per_device_batch")), hint)]
+    asked = workload.per_device_batch
+    if isinstance(asked, int | float) and asked != plan.per_device_batch:
+        message = f"the plan has {plan.per_device_batch:g} sequences a device, the workload asks for {asked:g}"
+        return [Diagnostic("SP015", message, document.mark(("plan", "per_device_batch")), "leave one of them out")]
+    return []
+
+
 def batch_problems(
     document: Document, architecture: Architecture, workload: Workload, cluster: Cluster
 ) -> list[Diagnostic]:

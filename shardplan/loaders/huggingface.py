@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardplan.errors import Diagnostic, InputError, suggest
+from shardplan.errors import Diagnostic, InputError
+from shardplan.loaders.huggingface_carried import carried, not_carried
 from shardplan.loaders.huggingface_decoder import Decoder, HuggingFaceConfig
 from shardplan.loaders.huggingface_families import FAMILIES, SAME_AS
-from shardplan.loaders.huggingface_unsupported import LAYER_KINDS, TELLING_KEYS, UNSUPPORTED
+from shardplan.loaders.huggingface_unsupported import (
+    LAYER_KINDS,
+    LAYER_LISTS,
+    SOFTMAX_KINDS,
+    TELLING_KEYS,
+    UNSUPPORTED,
+    is_softmax_only,
+    seeming,
+)
 from shardplan.loaders.patterns import layer_groups
 from shardplan.source import Document, build
 from shardplan.spec import Architecture
@@ -45,7 +54,8 @@ def read_huggingface_config(document: Document, name: str) -> Architecture:
         "layer_groups": [{**group, "one_input": decoder.family.one_input} for group in layer_groups(decoder.layers())],
         "n_positions": decoder.size("max_position_embeddings") if decoder.family.has_positions else 0,
         "norm_bias": decoder.family.norm_bias,
-        "notes": tuple(_notes(config, document, at)),
+        "maxtext_keys": tuple(carried(document, at).items()),
+        "notes": (*_notes(config, document, at), *not_carried(document, at)),
     }
     return build(Architecture, Document(architecture, document.name))
 
@@ -78,8 +88,8 @@ def _model_type(document: Document, at: Path) -> str:
         raise InputError([Diagnostic("SP012", "model_type: expected text", document.mark(where))])
     family = SAME_AS.get(model_type, model_type)
     if family not in FAMILIES:
-        hint = suggest(model_type, FAMILIES) or f"known here: {', '.join(sorted(FAMILIES))}"
-        message = f"unknown model_type {model_type[:60]!r}: its layers cannot be planned"
+        hint = f"{seeming(document.at(at))}; if that is all, write the model inline (docs/input.md, Architecture)"
+        message = f"unknown model_type {model_type[:60]!r}: what its layers are made of is not known here"
         raise InputError([Diagnostic("SP014", message, document.mark(where), hint)])
     return family
 
@@ -89,16 +99,16 @@ def _refuse_unplannable(document: Document, at: Path) -> None:
     found: list[Diagnostic] = []
     for path in dict.fromkeys(((), at)):
         part = document.at(path)
-        kind = UNSUPPORTED.get(str(part.get("model_type")))
+        kind = None if is_softmax_only(part) else UNSUPPORTED.get(str(part.get("model_type")))
         if kind:
             message = f"model_type {part['model_type']}: {kind} cannot be planned"
             found.append(Diagnostic("SP015", message, document.mark((*path, "model_type"))))
         for key, what in TELLING_KEYS.items():
-            if part.get(key) and not kind:
+            if part.get(key) and not kind and not (key in LAYER_LISTS and is_softmax_only(part)):
                 found.append(Diagnostic("SP015", f"{key}: {what} cannot be planned", document.mark((*path, key))))
     types = document.at(at).get("layer_types")
     for i, kind in enumerate(types if isinstance(types, list) and not found else ()):
-        if isinstance(kind, str) and kind not in {"full_attention", "sliding_attention", "chunked_attention"}:
+        if isinstance(kind, str) and kind not in SOFTMAX_KINDS:
             what = LAYER_KINDS.get(kind, f"layers of kind {kind[:60]!r}")
             found.append(
                 Diagnostic("SP015", f"layer_types: {what} cannot be planned", document.mark((*at, "layer_types", i)))

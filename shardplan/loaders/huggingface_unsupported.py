@@ -5,6 +5,11 @@ Source: Transformers 5 models/<model_type>/configuration_*.py and modeling_*.py.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _MAMBA = "state-space (Mamba) layers"
 _DELTA = "linear attention (Gated DeltaNet) layers"
 _ENCODER = "an encoder"
@@ -52,3 +57,33 @@ LAYER_KINDS: dict[str, str] = {
     "recurrent": "recurrent layers",
 }
 """Values of layer_types, beside those for softmax attention, in words."""
+
+SOFTMAX_KINDS = frozenset({"full_attention", "sliding_attention", "chunked_attention", "attention"})
+"""Values of layer_types that are softmax attention."""
+
+LAYER_LISTS = frozenset({"attn_type_list"})
+"""Keys with a number a layer: 1 is softmax attention, 0 linear."""
+
+
+def is_softmax_only(part: Mapping[str, Any]) -> bool:
+    """Whether a configuration says of every layer that it is softmax attention, whatever its family also has."""
+    kinds, numbers = part.get("layer_types"), part.get("attn_type_list")
+    if isinstance(kinds, list) and kinds:
+        return all(isinstance(kind, str) and kind in SOFTMAX_KINDS for kind in kinds)
+    return isinstance(numbers, list) and bool(numbers) and all(number == 1 for number in numbers)
+
+
+def seeming(part: Mapping[str, Any]) -> str:
+    """What the sizes of a configuration of an unknown family look like, in words."""
+    heads, kv = part.get("num_attention_heads"), part.get("num_key_value_heads")
+    if part.get("kv_lora_rank"):
+        attention = "latent attention"
+    elif isinstance(heads, int) and isinstance(kv, int) and kv != heads:
+        attention = f"grouped-query attention ({heads} query, {kv} key-value heads)"
+    elif isinstance(heads, int):
+        attention = f"multi-head attention ({heads} heads)"
+    else:
+        attention = "attention of a shape it does not say"
+    experts = next((part[key] for key in ("n_routed_experts", "num_local_experts", "num_experts") if part.get(key)), 0)
+    blocks = f"a mixture of {experts} experts" if experts else "a dense feed-forward block"
+    return f"by its sizes it has {attention} and {blocks}"

@@ -43,12 +43,13 @@ def read_architecture(document: Document) -> Architecture:
     """The architecture a document describes, in whichever format it is written."""
     from shardplan.loaders.huggingface import is_huggingface_config, read_huggingface_config
     from shardplan.loaders.maxtext_model import is_maxtext_model, read_maxtext_model
+    from shardplan.loaders.maxtext_twin import with_maxtext_name
 
     name = _name_of(Path(document.name))
     if is_maxtext_model(document):
         return read_maxtext_model(document, name)
     if is_huggingface_config(document):
-        return read_huggingface_config(document, name)
+        return with_maxtext_name(read_huggingface_config(document, name))
     architecture = build(Architecture, document)
     named = isinstance(document.value, dict) and "name" in document.value
     return architecture if named else architecture.model_copy(update={"name": name})

@@ -11,10 +11,19 @@ SCHEMA_VERSION = "1.0"
 Verdict = Literal["fits", "at_risk", "does_not_fit", "invalid"]
 
 
+OWN_RANK = 0
+"""Rank of the plan that a case brings itself: it is not one of the ranked."""
+
+
+def plan_name(rank: int) -> str:
+    """What a plan of a case is called: by its rank, or as the case's own."""
+    return "its own plan" if rank == OWN_RANK else f"plan {rank}"
+
+
 class Output(BaseModel):
     """A frozen record of a result."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 class MeshOut(Output):
@@ -86,6 +95,7 @@ class ChoiceOut(Output):
     """One priced plan."""
 
     rank: int
+    """Place in the order of plans; 0 for the plan that the case brings itself."""
     verdict: Verdict
     mesh: MeshOut
     strategy: str

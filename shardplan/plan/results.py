@@ -60,6 +60,10 @@ class PlanOut(Output):
     cluster: ClusterOut
     objective: str
     plans: tuple[ChoiceOut, ...]
+    own: CheckOut | None = None
+    """The verdict on the case's own `plan:`; null if it has none."""
+    own_distance: float | None = None
+    """Share by which that plan takes longer a sequence than rank 1; null where either is not priced."""
     considered: int
     """Variants of all splits, legal or not."""
     priced: int

@@ -103,10 +103,10 @@ def rules_fired(choice: ChoiceOut) -> Grid:
     return Grid("rules that fired", columns, rows)
 
 
-def problems(found: tuple[ProblemOut, ...]) -> Grid:
+def problems(found: tuple[ProblemOut, ...], title: str = "problems") -> Grid:
     """What stands in the way, with the ways out."""
     columns = (Column("code"), Column("problem"), Column("hint", under="problem"))
-    return Grid("problems", columns, tuple(texts(Text(p.code, "bad"), p.message, p.hint or "") for p in found))
+    return Grid(title, columns, tuple(texts(Text(p.code, "bad"), p.message, p.hint or "") for p in found))
 
 
 def fixes(found: tuple[FixOut, ...]) -> Grid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shardplan.plan.choice import OWN_RANK, plan_name
 from shardplan.render.page import Column, Fields, Grid, Lines, Page, Text, texts
 from shardplan.render.parts import fixes, memory_and_time, problems, rules_fired, traffic, verdict_per_axis
 from shardplan.render.words import (
@@ -50,6 +51,7 @@ def recommend_page(plan: PlanOut, workload: Workload, case: str) -> Page:
             _ranked(plan),
             *(() if first is None else _first(first)),
             problems(plan.problems),
+            *(() if plan.own is None or not plan.own.problems else (problems(plan.own.problems, "its own plan"),)),
             *(() if plan.closest is None else _closest(plan.closest)),
             fixes(plan.fixes),
             _rejected(plan),
@@ -104,18 +106,34 @@ def _model(plan: PlanOut) -> str:
 def _ranked(plan: PlanOut) -> Grid:
     devices = plan.cluster.devices
     title = f"plans by {plan.objective}; batch is per device x devices x accumulation = global"
-    return Grid(title, COLUMNS, tuple(_row(choice, devices) for choice in plan.plans))
+    return Grid(title, COLUMNS, tuple(_row(choice, devices, plan.own_distance) for choice in _with_own(plan)))
 
 
-def _row(choice: ChoiceOut, devices: int) -> tuple[Text, ...]:
+def _with_own(plan: PlanOut) -> list[ChoiceOut]:
+    """The ranked plans, and the case's own where its time puts it among them."""
+    rows = list(plan.plans)
+    own = plan.own.choice if plan.own else None
+    if own is not None:
+        faster = (i for i, other in enumerate(rows) if _per_sequence_s(other) > _per_sequence_s(own))
+        rows.insert(next(faster, len(rows)), own)
+    return rows
+
+
+def _per_sequence_s(choice: ChoiceOut) -> float:
+    return choice.time.estimate_s / choice.global_batch
+
+
+def _row(choice: ChoiceOut, devices: int, own_distance: float | None) -> tuple[Text, ...]:
+    is_own = choice.rank == OWN_RANK
+    distance = f", {own_distance:+.1%}" if is_own and own_distance is not None else ""
     return texts(
-        Text(str(choice.rank), "strong"),
+        Text("own" if is_own else str(choice.rank), "strong"),
         Text(mesh_text(choice.mesh), "strong"),
         remat_text(choice),
         batch_text(choice, devices),
         memory_text(choice.memory, choice.verdict),
         verdict_text(choice.verdict),
-        time_text(choice.time),
+        f"{time_text(choice.time)}{distance}",
         f"{choice.tokens_per_s_per_device:,.0f}",
         format_fraction(choice.mfu),
         choice.bound_by,
@@ -125,7 +143,7 @@ def _row(choice: ChoiceOut, devices: int) -> tuple[Text, ...]:
 
 def _first(choice: ChoiceOut) -> tuple[Fields | Grid | Lines, ...]:
     return (
-        memory_and_time(choice, f"plan {choice.rank}"),
+        memory_and_time(choice, plan_name(choice.rank)),
         traffic(choice),
         verdict_per_axis(choice),
         rules_fired(choice),

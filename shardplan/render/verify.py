@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shardplan.plan.choice import OWN_RANK, plan_name
 from shardplan.render.page import Column, Grid, Lines, Page, Text, texts
 from shardplan.units import format_bytes, format_fraction
 
@@ -31,7 +32,7 @@ def verify_page(results: Sequence[VerifyOut]) -> Page:
         return Page("nothing fits, so there is no plan to verify", ())
     versions = ", ".join(f"{name} {version}" for name, version in results[0].versions.items())
     notes = [f"compiled with {versions}"]
-    notes += [f"rank {r.rank}: {r.compiled.error}" for r in results if r.compiled.error]
+    notes += [f"{plan_name(r.rank)}: {r.compiled.error}" for r in results if r.compiled.error]
     grid = Grid("", COLUMNS, tuple(_row(result) for result in results))
     return Page(f"{results[0].case}: {len(results)} compiled", (grid, Lines("notes", texts(*notes))))
 
@@ -39,7 +40,7 @@ def verify_page(results: Sequence[VerifyOut]) -> Page:
 def _row(result: VerifyOut) -> tuple[Text, ...]:
     compiled, predicted = result.compiled, result.predicted
     return texts(
-        Text(str(result.rank), "strong"),
+        Text("own" if result.rank == OWN_RANK else str(result.rank), "strong"),
         result.strategy,
         result.remat_policy,
         format_bytes(predicted.arguments_bytes),

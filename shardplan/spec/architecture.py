@@ -193,6 +193,8 @@ class Architecture(Input):
     """Mesh axis that splits normalisation scales; `fsdp` where MaxText's own model file says so."""
     maxtext_model_name: Text | None = None
     """The `model_name` MaxText knows this architecture by, if any."""
+    maxtext_keys: tuple[tuple[Text, int | float | str], ...] = ()
+    """MaxText keys beside those of the structure: what training needs and no plan depends on, such as the rotary base."""
     notes: tuple[Text, ...] = ()
     """What a reader of the preset should know."""
 

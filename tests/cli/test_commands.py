@@ -9,6 +9,7 @@ import pytest
 from fixtures.results import EXPLANATION, NOTHING_FITS, choice_of, plan_of
 
 from shardplan.engine import decide as engine
+from shardplan.engine import explain as explaining
 from shardplan.errors import Diagnostic, ExitCode, InputError
 from shardplan.launch import gate
 from shardplan.loaders.presets import architecture_names
@@ -146,7 +147,7 @@ def test_a_missing_case_is_an_error(tmp_path: Path, run: Callable[..., Ran]) -> 
 
 def test_explain_prints_the_arithmetic(case: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Ran]) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(engine, "explain", lambda _, rank: asked.append(rank) or EXPLANATION)
+    monkeypatch.setattr(explaining, "explain", lambda _, rank: asked.append(rank) or EXPLANATION)
     ran = run("explain", case, "--rank", "2")
     assert ran.code == ExitCode.YES
     assert asked == [2]
@@ -365,5 +366,5 @@ def test_the_exit_code_of_a_rank_the_engine_refuses(
     def refuse(*_: object) -> None:
         raise InputError([Diagnostic("SP017", "there is no plan of rank 9")])
 
-    monkeypatch.setattr(engine, "explain", refuse)
+    monkeypatch.setattr(explaining, "explain", refuse)
     assert run("explain", case, "--rank", "9").code == ExitCode.CANNOT_RUN

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardplan import plan
+from shardplan.plan import Output
 from shardplan.render import Format, Style, render
 from shardplan.render.check import check_page
 from shardplan.render.explain import EXACT_BELOW, explain_page, filled, number_text
@@ -261,7 +262,19 @@ def test_a_list_of_many_has_one_result_a_line() -> None:
 
 def test_a_number_that_is_none_never_reaches_json() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        to_json(choice_of(mfu=float("nan")))
+        to_json(choice_of().model_copy(update={"mfu": float("nan")}))
+
+
+def _kinds(record: type[Output]) -> set[object]:
+    return {of.annotation for of in record.model_fields.values()}
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("record", [r for r in Output.__subclasses__() if float in _kinds(r)], ids=lambda r: r.__name__)
+def test_no_record_takes_a_number_that_is_none(record: type[Output], number: float) -> None:
+    field = next(name for name, of in record.model_fields.items() if of.annotation is float)
+    with pytest.raises(ValueError, match=rf"{field}\n  Input should be a finite number"):
+        record.model_validate({field: number})
 
 
 @pytest.mark.parametrize("page", PAGES)

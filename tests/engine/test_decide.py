@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from shardplan.data import model_configs_folder, names
-from shardplan.engine.decide import check_split, decide, explain
+from shardplan.engine.decide import check_split, decide
+from shardplan.engine.explain import explain
 from shardplan.errors import InputError
 from shardplan.loaders.load import load_case
 from shardplan.spec import Split, Workload

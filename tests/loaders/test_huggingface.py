@@ -92,7 +92,7 @@ def test_every_fixture_is_counted() -> None:
 )
 def test_a_config_is_built_like_its_preset(name: str, preset: str) -> None:
     found, expected = load_architecture(str(HF / f"{name}.json")), load_architecture(preset)
-    plain = {"name": "", "notes": (), "maxtext_model_name": None}
+    plain = {"name": "", "notes": (), "maxtext_keys": ()}
     assert found.model_copy(update=plain) == expected.model_copy(update=plain)
 
 
@@ -267,7 +267,7 @@ def test_families_that_cannot_be_planned_are_refused_by_kind_of_layer(model_type
 
 @pytest.mark.parametrize("key", TELLING_KEYS)
 def test_telling_keys_refuse_any_family(key: str) -> None:
-    assert TELLING_KEYS[key] in refusal(**{key: [1]})
+    assert TELLING_KEYS[key] in refusal(**{key: [0]})
     assert read(**{key: None}).n_layers == 32
 
 
@@ -284,8 +284,11 @@ def test_telling_keys_refuse_any_family(key: str) -> None:
         ({"model_type": "deepseek_v3", "attention_bias": True}, "biases in latent attention"),
         ({"model_type": "deepseek_v2"}, "missing key 'num_experts_per_tok'"),
         ({"hidden_size": None}, "missing key 'hidden_size'"),
-        ({"model_type": "lama"}, "did you mean 'llama'"),
-        ({"model_type": "zzz"}, "known here"),
+        ({"model_type": "gptj", "num_attention_heads": 16}, "by its sizes it has multi-head attention (16 heads)"),
+        (
+            {"model_type": "zzz", "n_routed_experts": 64},
+            "a mixture of 64 experts; if that is all, write the model inline",
+        ),
         ({"model_type": None}, "missing key 'model_type'"),
         ({"model_type": 7}, "expected text"),
         ({"text_config": 7}, "expected the configuration"),
@@ -387,3 +390,23 @@ def test_a_real_config_with_one_key_spoilt_gives_a_model_or_a_diagnosis(name: st
         read_architecture(Document(config, "config.json"))
     except InputError as error:
         assert error.diagnostics
+
+
+@pytest.mark.parametrize("model_type", ["gptj", "qwen", "deepseek", "zzz"])
+def test_an_unknown_family_is_never_called_another_one(model_type: str) -> None:
+    assert "did you mean" not in refusal(model_type=model_type)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"layer_types": ["attention", "attention"]}, {"attn_type_list": [1, 1]}, {"layer_types": ["full_attention"]}],
+)
+def test_layers_that_are_all_softmax_are_not_called_anything_else(keys: dict[str, Any]) -> None:
+    said = refusal(model_type="granitemoehybrid", **keys)
+    assert "Mamba" not in said
+    assert "linear attention" not in said
+
+
+@pytest.mark.parametrize("keys", [{"layer_types": ["attention", "mamba"]}, {"layer_types": []}, {}])
+def test_a_hybrid_family_with_other_layers_is_refused_by_their_kind(keys: dict[str, Any]) -> None:
+    assert "Mamba" in refusal(model_type="granitemoehybrid", **keys)

@@ -100,7 +100,8 @@ def test_a_folder_stands_for_its_config_json(tmp_path: Path) -> None:
     model = load_architecture("./Llama-3.1-8B", folder=tmp_path)
     assert model.name == "Llama-3.1-8B"
     preset = load_architecture("llama3.1-8b")
-    assert model == preset.model_copy(update={"name": model.name, "maxtext_model_name": None})
+    same = {"name": model.name, "notes": model.notes, "maxtext_keys": (("rope_type", "llama3.1"),)}
+    assert model == preset.model_copy(update=same)
 
 
 def test_a_folder_without_one_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ def model_flags(architecture: Architecture) -> Flags:
     Raises InputError with each feature that keeps MaxText from expressing an inline architecture.
     """
     if architecture.maxtext_model_name:
-        return {"model_name": architecture.maxtext_model_name}
+        changed = (
+            {**dict(architecture.maxtext_keys), "override_model_config": True} if architecture.maxtext_keys else {}
+        )
+        return {"model_name": architecture.maxtext_model_name, **changed}
     first, last = architecture.layer_groups[0].layers[0], architecture.layer_groups[-1].layers[0]
     obstacles = [what for holds, what in _obstacles(architecture, first, last) if holds]
     if obstacles:
@@ -35,6 +38,7 @@ def model_flags(architecture: Architecture) -> Flags:
         "logits_via_embedding": architecture.tied_embeddings,
         "mlp_activations": "[silu,linear]" if last.feed_forward.gated else "[gelu]",
     }
+    found |= dict(architecture.maxtext_keys)
     found |= _attention(last.attention)
     found |= _feed_forward(architecture, first.feed_forward, last.feed_forward)
     if architecture.n_mtp_layers:
