@@ -18,7 +18,7 @@ from shardplan.cost.network.intensity import (
     tensor_width,
 )
 from shardplan.cost.tensors.parameters import active_parameters, parameter_tensors, total_parameters
-from shardplan.cost.tensors.saved import offloaded_width
+from shardplan.cost.tensors.saved import saved_tensors
 from shardplan.cost.time.compute import (
     attention_forward_flops,
     layer_matmuls,
@@ -31,7 +31,7 @@ from shardplan.cost.time.seconds import mfu, traffic_s
 from shardplan.spec import Architecture, Attention, FeedForward, Layer, LayerGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 VECTORS = {v["id"]: v for v in json.loads((DATA / "scaling_book_vectors.json").read_text())}
 DAY_S = 86_400
@@ -79,14 +79,20 @@ def _attention_equals(D: int, projections: float) -> float:
 def _checkpoint_bytes(L: int, B: float, D: int, F: int) -> float:
     """The three feed-forward outputs in bfloat16, kept for all layers."""
     layer = _dense(1, D, F, 1, 1).layers[0][0]
-    return 2 * L * B * offloaded_width(layer, D, frozenset({"mlpwi_0", "mlpwi_1", "mlpwo"}), is_last=False)
+    return L * B * _row_bytes(layer, D, ("mlpwi_0", "mlpwi_1", "mlpwo"))
 
 
 def _wide_tensors(D: int, n: int) -> float:
-    """Elements a token of the `n` tensors of a layer that are as wide as the model."""
+    """Elements a token of the `n` tensors of a layer that are as wide as the model, in bfloat16; softmax statistics apart."""
     layer = _dense(1, D, 4 * D, D // 128, D // 128).layers[0][0]
     names = ("decoder_layer_input", "context", "out_proj", "mlpwo")
-    return offloaded_width(layer, D, frozenset(names[:n]), is_last=False)
+    statistics = 4 * layer.attention.n_query_heads if "context" in names[:n] else 0
+    return (_row_bytes(layer, D, names[:n]) - statistics) / 2
+
+
+def _row_bytes(layer: Layer, D: int, names: Sequence[str]) -> float:
+    """Bytes a token of the named tensors of a layer that another follows in its block."""
+    return sum(tensor.row_bytes for tensor in saved_tensors(layer, D, is_last=False) if tensor.names & {*names})
 
 
 def _vocabulary_parameters(architecture: Architecture) -> int:

@@ -10,7 +10,8 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from shardplan.cost.tensors.parameters import parameter_tensors
-from shardplan.cost.tensors.sharding import ACTIVATION_RULES, mesh_axes
+from shardplan.cost.tensors.sharding import mesh_axes
+from shardplan.maxtext.axes import ACTIVATION_RULES
 from shardplan.spec import AXES
 
 if TYPE_CHECKING:

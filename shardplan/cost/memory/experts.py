@@ -15,7 +15,8 @@ from shardplan.cost.memory.layers import (
     stream,
 )
 from shardplan.cost.memory.setting import Part, Setting, part
-from shardplan.cost.tensors.activations import LANES, padded
+from shardplan.cost.tensors.routing import capacity, rows_per_token
+from shardplan.cost.tensors.saved import LANES, padded
 
 if TYPE_CHECKING:
     from shardplan.spec import FeedForward, Layer
@@ -56,30 +57,9 @@ BIASES = 2.0
 
 
 def expert_rows(ff: FeedForward, setting: Setting) -> Floats:
-    """R, routed rows a device buffers: the worst case under expert parallelism unless a factor bounds it.
-
-    The dense path has a row for every slot of every expert, or without a capacity for every token at every expert.
-    Source: maxtext reference 3.1, 2.5.
-    """
-    here, runtime = setting.here, setting.case.runtime
-    if not runtime.sparse_matmul:
-        slots = expert_capacity(ff, setting)
-        dense: Floats = here.rows * ff.n_experts * (here.tokens / here.rows if slots is None else slots)
-        return dense
-    bounded = runtime.ragged_buffer_factor > 0
-    worst = runtime.ragged_buffer_factor if bounded else np.minimum(here.expert, ff.n_experts / ff.n_active_experts)
-    rows: Floats = here.tokens * ff.n_active_experts * np.where(here.expert > 1, worst, 1.0)
-    return rows
-
-
-def expert_capacity(ff: FeedForward, setting: Setting) -> Floats | None:
-    """C, slots of an expert for the tokens of one sequence; None if it takes all. Source: maxtext reference 2.5."""
-    factor = setting.case.runtime.capacity_factor
-    if factor <= 0:
-        return None
-    length = setting.case.workload.sequence_length / setting.here.context
-    slots: Floats = np.floor(np.maximum(np.ceil(length * ff.n_active_experts / ff.n_experts) * factor, factor))
-    return slots
+    """R, routed rows a device buffers."""
+    here = setting.here
+    return here.tokens * rows_per_token(setting.case, ff, here.expert, here.context)
 
 
 def held_experts(layer: Layer, setting: Setting) -> list[Part]:
@@ -163,7 +143,7 @@ def _rows(ff: FeedForward, setting: Setting, rows: Floats | float, hidden: Float
 
 def _slots(ff: FeedForward, setting: Setting, count: float) -> list[Part]:
     """Which token takes which slot of which expert, on the dense path with a capacity."""
-    slots = None if setting.case.runtime.sparse_matmul else expert_capacity(ff, setting)
+    slots = None if setting.case.runtime.sparse_matmul else capacity(setting.case, ff, setting.here.context)
     if slots is None:
         return []
     return [part("moe_dispatch", "slots", terms.slots_bytes, c=count, n=setting.here.tokens, E=ff.n_experts, C=slots)]

@@ -10,14 +10,14 @@ import numpy as np
 from shardplan.cost.memory import terms
 from shardplan.cost.memory.experts import expert_rows
 from shardplan.cost.memory.setting import Part, Setting, part
-from shardplan.cost.tensors.activations import POLICY_NAMES, named_bytes
+from shardplan.cost.tensors.saved import INPUT, block_layers, saved_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from shardplan.cost.tensors.saved import Saved
     from shardplan.units import Bools, Floats
 
-INPUT = "decoder_layer_input"
 BFLOAT16_BYTES = 2
 
 
@@ -25,9 +25,7 @@ BFLOAT16_BYTES = 2
 class Named:
     """One named activation of one kind of layer."""
 
-    name: str
-    policy_names: tuple[str, ...]
-    """Names in a remat policy that keep it."""
+    tensor: Saved
     passes: Floats
     """How many of it a device makes in a micro-step, `(n,)`."""
     bytes: Floats
@@ -50,9 +48,9 @@ def saved_activations(setting: Setting) -> list[Part]:
         )
     ]
     for named in named_activations(setting):
-        if (stays := setting.kept(*named.policy_names)).any():
+        if (stays := setting.kept(*named.tensor.names)).any():
             L = stays * named.passes * (copies if setting.fuses_matmuls else 1.0)
-            found.append(part("saved_activations", f"saved_{named.name}", terms.kept_bytes, L=L, a=named.bytes))
+            found.append(part("saved_activations", f"saved_{named.tensor.name}", terms.kept_bytes, L=L, a=named.bytes))
     return found
 
 
@@ -62,7 +60,7 @@ def offloaded_bytes(setting: Setting) -> Floats:
     inputs = terms.layer_inputs_bytes(_inputs(setting), here.tokens, setting.width, here.tensor)
     total: Floats = inputs * setting.offloaded(INPUT)
     for named in named_activations(setting):
-        if (goes := setting.offloaded(*named.policy_names)).any():
+        if (goes := setting.offloaded(*named.tensor.names)).any():
             total = total + goes * named.passes * named.bytes
     return total
 
@@ -80,7 +78,7 @@ def relaid(setting: Setting) -> Bools:
 
 def relaid_last(setting: Setting) -> Bools:
     """Whether the layout changes only for the last, peeled iteration, `(n,)`: attention's activations go to the host."""
-    return _offloads(setting, lambda name: name != INPUT) & ~relaid(setting)
+    return _offloads(setting, "attention", "feed_forward") & ~relaid(setting)
 
 
 def returned_stack(setting: Setting) -> list[Part]:
@@ -95,26 +93,32 @@ def returned_stack(setting: Setting) -> list[Part]:
         return []
     largest = np.zeros(len(setting.candidates))
     for named in named_activations(setting):
-        sent = setting.offloaded(*named.policy_names) * named.passes * named.bytes
+        sent = setting.offloaded(*named.tensor.names) * named.passes * named.bytes
         largest = np.maximum(largest, sent)
     return [part("saved_activations", "returned_stack", terms.kept_bytes, L=2.0 * comes_back, a=largest)]
 
 
 def _offloads_feed_forward(setting: Setting) -> Bools:
-    return _offloads(setting, lambda name: name.startswith(("mlp", "moe_")))
+    return _offloads(setting, "feed_forward")
 
 
-def _offloads(setting: Setting, wanted: Callable[[str], bool]) -> Bools:
-    policies = setting.candidates.remat_policies
-    found = np.array([any(wanted(name) for name in policy.offload) for policy in policies])
-    return found[setting.candidates.remat]
+def _offloads(setting: Setting, *parts: str) -> Bools:
+    """Whether a tensor of those parts of some layer goes to the host, `(n,)`: one that no backward step reads never does."""
+    layers = [found for group in setting.case.architecture.layer_groups for found in block_layers(group)]
+    tensors = [
+        t for layer, _, last in layers for t in saved_tensors(layer, setting.width, is_last=last) if t.part in parts
+    ]
+    names = frozenset(name for tensor in tensors for name in tensor.names)
+    return np.array([bool(names & policy.offload) for policy in setting.candidates.remat_policies])[
+        setting.candidates.remat
+    ]
 
 
 def returning(setting: Setting) -> list[Part]:
     """Offloaded activations of the layer that goes back, on the device again."""
     total = np.zeros(len(setting.candidates))
     for named in named_activations(setting):
-        total = total + setting.offloaded(*named.policy_names) * named.bytes
+        total = total + setting.offloaded(*named.tensor.names) * named.bytes
     if not total.any():
         return []
     return [part("layer_work", "returning_activations", terms.kept_bytes, L=1.0, a=total)]
@@ -129,15 +133,15 @@ def last_iteration(setting: Setting) -> list[Part]:
 
 def named_activations(setting: Setting) -> Iterator[Named]:
     """Every named activation that some candidate's policy keeps or offloads."""
-    wanted = {name for policy in setting.candidates.remat_policies for name in policy.device | policy.offload}
+    wanted = {name for policy in setting.candidates.remat_policies for name in policy.device | policy.offload} - {INPUT}
+    here = setting.here
     for group in setting.case.architecture.layer_groups:
-        for layer in group.layers:
-            ff = layer.feed_forward
-            rows = expert_rows(ff, setting) if ff.is_moe else setting.here.tokens
-            for name, size in named_bytes(layer, setting.width, setting.here, rows).items():
-                names = POLICY_NAMES.get(name, (name,))
-                if wanted & set(names):
-                    yield Named(name, names, setting.passes(group) * layer.count, size)
+        for layer, count, is_last in block_layers(group):
+            rows = expert_rows(layer.feed_forward, setting) if layer.feed_forward.is_moe else here.tokens
+            for tensor in saved_tensors(layer, setting.width, is_last=is_last):
+                if wanted & tensor.names:
+                    size = tensor.bytes(here.tokens, rows, here.tensor)
+                    yield Named(tensor, setting.passes(group) * count, size)
 
 
 def weight_copies(setting: Setting) -> list[Part]:

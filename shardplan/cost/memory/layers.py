@@ -12,8 +12,8 @@ import numpy as np
 
 from shardplan.cost.memory import terms
 from shardplan.cost.memory.setting import Part, Setting, part
-from shardplan.cost.tensors.activations import LANES, padded
 from shardplan.cost.tensors.parameters import layer_tensors
+from shardplan.cost.tensors.saved import LANES, hidden_names, padded
 
 if TYPE_CHECKING:
     from shardplan.spec import FeedForward, Layer
@@ -103,7 +103,7 @@ def attention_weights(layer: Layer, setting: Setting) -> int:
 
 def recomputed_hidden(ff: FeedForward, setting: Setting) -> Floats:
     """Hidden activations of the dense block that are recomputed rather than read back."""
-    return setting.recomputed("mlpwi_0", "mlpwi_1") if ff.gated else setting.recomputed("mlpwi")
+    return setting.recomputed(*hidden_names(ff))
 
 
 def held_dense(layer: Layer, setting: Setting) -> list[Part]:

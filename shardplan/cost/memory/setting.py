@@ -15,8 +15,10 @@ from shardplan.cost.distinct import distinct
 from shardplan.cost.tensors.activations import Local, kept, local, offloaded
 from shardplan.cost.tensors.parameters import parameter_tensors
 from shardplan.cost.tensors.sharding import sharded_elements
+from shardplan.cost.tensors.stages import stage_passes, visited_share
 from shardplan.cost.tensors.state import ArgumentBytes, argument_bytes
 from shardplan.cost.term import Term
+from shardplan.maxtext.axes import EXPERT_WIDTH_AXES, WIDTH_AXES
 from shardplan.spec import AXES, DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -84,12 +86,12 @@ class Setting:
     @cached_property
     def shards(self) -> Floats:
         """Devices that share the width of a dense weight."""
-        return self.candidates.degree("fsdp", "fsdp_transpose", "context", "expert").astype(np.float64)
+        return self.candidates.degree(*WIDTH_AXES).astype(np.float64)
 
     @cached_property
     def expert_shards(self) -> Floats:
         """Devices that share the width of an expert's weight."""
-        return self.candidates.degree("fsdp", "fsdp_transpose", "context").astype(np.float64)
+        return self.candidates.degree(*EXPERT_WIDTH_AXES).astype(np.float64)
 
     @cached_property
     def ring(self) -> Bools:
@@ -155,31 +157,16 @@ class Setting:
         return np.array([policy.name == CUSTOM for policy in self.candidates.remat_policies])[self.candidates.remat]
 
     def passes(self, group: LayerGroup) -> Floats:
-        """Times a device runs a block of the group forward in a micro-step, each time keeping its activations.
-
-        Without a pipeline once a block. With p stages, m microbatches and r rounds a stage runs m r + p - 1 times, p - 1
-        of them on garbage while the pipeline fills and drains. Source: MaxText layers/pipeline.py; maxtext reference 4.9.
-        """
-        if group.count not in self._passes:
-            self._passes[group.count] = self._count_passes(group)
-        return self._passes[group.count]
+        """Times a device runs a block of the group forward in a micro-step, each time keeping its activations."""
+        return group.count * self._stage_passes
 
     @cached_property
-    def _passes(self) -> dict[int, Floats]:
-        return {}
-
-    def _count_passes(self, group: LayerGroup) -> Floats:
-        piped = self.stages > 1
-        if not piped.any():
-            return np.full(len(self.candidates), float(group.count))
-        iterations = self.candidates.pipeline_microbatches * self.candidates.pipeline_repeats + self.stages - 1
-        passes: Floats = np.where(piped, iterations * self.blocks_per_stage(group), float(group.count))
-        return passes
+    def _stage_passes(self) -> Floats:
+        return stage_passes(self.case, self.candidates)
 
     def blocks_per_stage(self, group: LayerGroup) -> Floats:
         """Blocks of the group that a stage runs in one iteration of the pipeline."""
-        blocks: Floats = group.count / (self.stages * self.candidates.pipeline_repeats)
-        return blocks
+        return group.count * visited_share(self.candidates)
 
     @cached_property
     def state(self) -> ArgumentBytes:

@@ -16,13 +16,16 @@ import numpy as np
 from shardplan.cost.calibration import constant
 from shardplan.cost.tensors.activations import spared
 from shardplan.cost.tensors.parameters import parameter_tensors
-from shardplan.cost.tensors.sharding import ACTIVATION_RULES, tensor_axes
+from shardplan.cost.tensors.routing import rows_per_token
+from shardplan.cost.tensors.sharding import tensor_axes
+from shardplan.cost.tensors.stages import pipeline_iterations, stage_passes
+from shardplan.maxtext.axes import ACTIVATION_RULES, WIDTH_AXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shardplan.cost.tensors.parameters import ParameterTensor
-    from shardplan.spec import Architecture, Case, FeedForward, Layer
+    from shardplan.spec import Architecture, Case, Layer
     from shardplan.splits.candidates import Candidates
     from shardplan.units import Floats, Ints
 
@@ -92,9 +95,6 @@ class WeightSum:
     tensors: int
 
 
-GATHER_ORDER = ("fsdp", "fsdp_transpose", "context", "expert")
-
-
 @cache
 def weight_sums(architecture: Architecture) -> tuple[WeightSum, ...]:
     """The matrices of a model by how they move; vectors are left out, they are small and replicated."""
@@ -126,7 +126,7 @@ def _weights(case: Case, candidates: Candidates) -> Iterator[Flow]:
     """FSDP: weights gathered where they are used, gradients reduced; then summed over what replicates them."""
     micro_steps = candidates.gradient_accumulation
     for total in weight_sums(case.architecture):
-        axes = tuple(axis for axis in GATHER_ORDER if axis in total.axes)
+        axes = tuple(axis for axis in WIDTH_AXES if axis in total.axes)
         elements = total.elements / candidates.degree(*sorted(total.kept))
         visits = stage_visits(case, candidates) if total.is_pipelined else np.ones(len(candidates))
         gathers, scatters = _passes(candidates, total.place)
@@ -184,7 +184,7 @@ def _embedding(case: Case, candidates: Candidates, tokens: Floats) -> Flow:
     """Gradients of the embedded tokens, sent to the devices that hold their columns of the table."""
     steps = candidates.gradient_accumulation / candidates.degree("pipeline")
     sent = tokens * case.architecture.model_width * BF16 / candidates.degree("tensor") * steps
-    return Flow(GATHER_ORDER, "all-to-all", "gradients of embedded tokens", "none", sent, steps)
+    return Flow(WIDTH_AXES, "all-to-all", "gradients of embedded tokens", "none", sent, steps)
 
 
 def _passes(candidates: Candidates, place: str) -> tuple[Floats | Ints | int, Floats | Ints | int]:
@@ -210,19 +210,10 @@ def stage_visits(case: Case, candidates: Candidates) -> Floats:
 
     MaxText gathers a stage's layers anew in every iteration of the pipeline, bubble included, unless told otherwise.
     """
-    stages, repeats = candidates.degree("pipeline"), candidates.pipeline_repeats
-    iterations = pipeline_iterations(case, candidates)
-    visits = iterations / (stages * repeats)
+    stages, visits = candidates.degree("pipeline"), stage_passes(case, candidates)
     if case.runtime.pipeline_gather_weights != "per_iteration":
         visits = np.where(stages > 1, 1 / stages, visits)
     return np.asarray(visits, dtype=np.float64)
-
-
-def pipeline_iterations(case: Case, candidates: Candidates) -> Ints:
-    """Iterations of the pipeline loop a pass, `(d,)`: m R + d (P - 1); 1 without pipeline. Source: maxtext reference 4.9."""
-    delay = 2 if case.runtime.pipeline_delay_activations else 1
-    filling = delay * (candidates.degree("pipeline") - 1)
-    return candidates.pipeline_microbatches * candidates.pipeline_repeats + filling
 
 
 # --- activations ---------------------------------------------------------------------------------------------------
@@ -239,7 +230,7 @@ def _tensor(case: Case, candidates: Candidates, tokens: Floats) -> Iterator[Flow
     gathers, scatters = 0.0 * again, 0.0 * again
     for layer, count in layers:
         ff = layer.feed_forward
-        rows = ff.n_active_experts * _row_buffer(case, ff, candidates) if ff.is_moe else 0.0
+        rows = rows_per_token(case, ff, candidates.degree("expert")) if ff.is_moe else 0.0
         dense = (not ff.is_moe) + (ff.total_shared_width > 0)
         gathers += count * (3 + 3 * dense + ff.is_moe * (2 + rows))
         scatters += count * (2 + again + 2 * dense + ff.is_moe * (1 + 2 * rows))
@@ -249,13 +240,6 @@ def _tensor(case: Case, candidates: Candidates, tokens: Floats) -> Iterator[Flow
     # The embedding and the loss gather and scatter once each.
     yield Flow(axes, "all-gather", "activations", "none", one * (gathers + 2), 6 * calls)
     yield Flow(axes, "reduce-scatter", "activations", "none", one * (scatters + 2), (4 + again) * calls)
-
-
-def _row_buffer(case: Case, ff: FeedForward, candidates: Candidates) -> Floats:
-    """Rows of the expert buffers over those of balanced routing, `(d,)`. Source: maxtext reference 3.1."""
-    expert, factor = candidates.degree("expert"), case.runtime.ragged_buffer_factor
-    worst = np.minimum(expert, ff.n_experts / ff.n_active_experts)
-    return np.where(expert > 1, factor if factor > 0 else worst, 1.0)
 
 
 def _experts(case: Case, candidates: Candidates, tokens: Floats) -> Iterator[Flow]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost.tensors.parameters import parameter_tensors, total_parameters
+from shardplan.maxtext.axes import WEIGHT_AXES, WEIGHT_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,51 +23,6 @@ if TYPE_CHECKING:
     from shardplan.spec import Architecture
     from shardplan.splits.candidates import Candidates
     from shardplan.units import Bools, Floats, Ints
-
-WEIGHT_RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("vocab", ("tensor",)),
-    ("embed_vocab", ("fsdp", "fsdp_transpose", "context", "expert")),
-    ("heads", ("tensor",)),
-    ("q_heads", ("tensor",)),
-    ("kv_heads", ("tensor",)),
-    ("q_lora", ("fsdp", "fsdp_transpose", "context", "expert")),
-    ("kv_lora", ("fsdp", "fsdp_transpose", "context", "expert")),
-    ("embed_attn", ("fsdp", "fsdp_transpose", "context", "expert")),
-    ("exp", ("expert",)),
-    ("mlp_moe", ("fsdp_transpose", "tensor")),
-    ("embed_moe", ("fsdp", "fsdp_transpose", "context")),
-    ("embed_moe", ("fsdp", "context")),
-    ("embed_router", ("fsdp", "fsdp_transpose", "context")),
-    ("activation_mlp", ("tensor",)),
-    ("mlp", ("fsdp_transpose", "tensor")),
-    ("embed", ("fsdp", "fsdp_transpose", "context", "expert")),
-    ("embed", ("fsdp", "context", "expert")),
-    ("norm", ("tensor",)),
-    ("norm_fsdp", ("fsdp",)),
-)
-"""Logical axis of a weight's dimension to the mesh axes that split it; a second line of a name is its fallback.
-
-Axes shardplan does not plan with (autoregressive, tensor_sequence, Ulysses) are left out. Logical axes without a
-rule (`kv`, `none`, the low ranks) are never split. The stacked dimension of pipelined layers is split by `pipeline`.
-"""
-
-ACTIVATION_RULES: dict[str, tuple[str, ...]] = {
-    "batch": ("data", "fsdp", "fsdp_transpose", "expert"),
-    "loaded_batch": ("data", "pipeline", "fsdp", "fsdp_transpose", "expert"),
-    "length": ("context",),
-    "kv_length": (),
-    "heads": ("tensor",),
-    "kv_heads": ("tensor",),
-    "embed": ("tensor",),
-    "mlp": ("tensor",),
-    "vocab": ("tensor",),
-    "exp": ("expert",),
-    "stage": ("pipeline",),
-}
-"""Dimension of an activation to the mesh axes that split it; `loaded_batch` is that of inputs, embeddings and logits."""
-
-WEIGHT_AXES = ("fsdp", "fsdp_transpose", "context", "tensor", "pipeline", "expert")
-"""Mesh axes MaxText expects every parameter to be split by, when their degree is above 1."""
 
 
 @cache

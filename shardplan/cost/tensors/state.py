@@ -16,8 +16,9 @@ import numpy as np
 from shardplan.cost.distinct import distinct
 from shardplan.cost.tensors.layout import GRAIN_BYTES, padded_bytes
 from shardplan.cost.tensors.parameters import parameter_tensors, pipelined_groups, scanned_groups, variable_tensors
-from shardplan.cost.tensors.sharding import ACTIVATION_RULES, local_sizes, mesh_axes
+from shardplan.cost.tensors.sharding import local_sizes, mesh_axes
 from shardplan.cost.term import Term
+from shardplan.maxtext.axes import ACTIVATION_RULES
 from shardplan.spec import AXES, DTYPE_BYTES
 
 if TYPE_CHECKING:

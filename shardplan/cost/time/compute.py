@@ -7,18 +7,20 @@ the T x T score pairs that are computed. A multiply and an add are two FLOPs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shardplan.cost.tensors.saved import spared_by
+
 if TYPE_CHECKING:
+    from shardplan.cost.tensors.saved import Sets
     from shardplan.spec import Architecture, Attention, FeedForward, Layer
 
 BACKWARD_MATMULS = 2
 """Matmuls of the backward pass for each of the forward pass: one for the input's gradient, one for the weight's."""
 TRAINING_PASSES = 1 + BACKWARD_MATMULS
-_NORMS_WITH_POST = 4
 
 
 def matmul_flops(n: Any, A: Any, B: Any) -> Any:
@@ -125,8 +127,6 @@ class Matmul:
     """Width it yields."""
     splits: tuple[str, ...]
     """Which of `inner` and `outer` tensor parallelism divides; empty for neither."""
-    spared_by: tuple[frozenset[str], ...]
-    """Sets of saved tensors, any one of which makes recomputing it unnecessary; the empty set spares it always."""
     visits: float = 1
     """Rows a token takes through it: k for routed experts."""
     n_experts: int = 1
@@ -135,35 +135,20 @@ class Matmul:
     """Whether another matrix of the layer reads the same rows."""
     is_quantised: bool = True
     """Whether a low-precision recipe runs it in that precision."""
-
-
-_NEVER = (frozenset[str](),)
+    spared_by: Sets = ()
+    """Sets of saved tensors, any one of which makes recomputing it unnecessary; the empty set spares it always."""
 
 
 def layer_matmuls(layer: Layer, D: int, *, is_last_of_block: bool = True) -> tuple[Matmul, ...]:
-    """Every matrix of one layer. What the backward pass needs again follows MaxText's named tensors.
-
-    The feed-forward's output feeds only the residual stream, which the next layer's input holds, unless a norm follows it,
-    router weights scale it, or the next layer lies in the same recomputed block. Source: physics of `mlpwo`, MaxText
-    layers/linears.py and moe.py.
-    """
-    feed_forward = layer.feed_forward
-    spared = () if layer.n_norms >= _NORMS_WITH_POST else ("decoder_layer_input",)
-    down = _NEVER if spared and is_last_of_block else _named("mlpwo", *spared)
-    return (
+    """Every matrix of one layer, with what makes recomputing it unnecessary."""
+    ff, spared = layer.feed_forward, spared_by(layer, is_last=is_last_of_block)
+    width = ff.total_shared_width if ff.is_moe else ff.width
+    matrices = (
         *(_latent_projections if layer.attention.kind == "mla" else _projections)(layer.attention, D),
-        *(_experts(feed_forward, D) if feed_forward.is_moe else ()),
-        *_dense(
-            feed_forward.total_shared_width if feed_forward.is_moe else feed_forward.width,
-            feed_forward,
-            D,
-            down,
-        ),
+        *(_experts(ff, D) if ff.is_moe else ()),
+        *(_dense(width, ff, D) if width else ()),
     )
-
-
-def _named(*names: str) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset({name}) for name in names)
+    return tuple(replace(matrix, spared_by=spared.get(matrix.name, ())) for matrix in matrices)
 
 
 def _projections(attention: Attention, D: int) -> tuple[Matmul, ...]:
@@ -171,13 +156,13 @@ def _projections(attention: Attention, D: int) -> tuple[Matmul, ...]:
         attention.n_query_heads * attention.qk_width,
         attention.n_key_value_heads * attention.qk_width,
     )
-    out = Matmul("out", attention.n_query_heads * attention.v_width, D, ("inner",), _named("out_proj"))
+    out = Matmul("out", attention.n_query_heads * attention.v_width, D, ("inner",))
     if attention.fused_qkv:
-        return Matmul("qkv", D, heads + 2 * pairs, ("outer",), _named("qkv_proj")), out
+        return Matmul("qkv", D, heads + 2 * pairs, ("outer",)), out
     return (
-        Matmul("query", D, heads, ("outer",), _named("query_proj")),
-        Matmul("key", D, pairs, ("outer",), _named("key_proj"), shares_input=True),
-        Matmul("value", D, pairs, ("outer",), _named("value_proj"), shares_input=True),
+        Matmul("query", D, heads, ("outer",)),
+        Matmul("key", D, pairs, ("outer",), shares_input=True),
+        Matmul("value", D, pairs, ("outer",), shares_input=True),
         out,
     )
 
@@ -186,44 +171,36 @@ def _latent_projections(attention: Attention, D: int) -> tuple[Matmul, ...]:
     heads = attention.n_query_heads
     query = (
         (
-            Matmul("query_down", D, attention.query_rank, (), _named("mla_q", "query_wa_proj")),
-            Matmul("query_up", attention.query_rank, heads * attention.qk_width, ("outer",), _named("query_proj")),
+            Matmul("query_down", D, attention.query_rank, ()),
+            Matmul("query_up", attention.query_rank, heads * attention.qk_width, ("outer",)),
         )
         if attention.query_rank
-        else (Matmul("query", D, heads * attention.qk_width, ("outer",), _named("query_proj")),)
+        else (Matmul("query", D, heads * attention.qk_width, ("outer",)),)
     )
-    rank, both = attention.key_value_rank, frozenset({"key_proj", "value_proj"})
+    rank = attention.key_value_rank
     return (
         *query,
-        Matmul("key_value_down", D, rank + attention.rope_width, (), _named("mla_kv", "kv_wa_proj"), shares_input=True),
-        Matmul("key_value_up", rank, heads * (attention.nope_width + attention.v_width), ("outer",), (both,)),
-        Matmul("out", heads * attention.v_width, D, ("inner",), _named("out_proj")),
+        Matmul("key_value_down", D, rank + attention.rope_width, (), shares_input=True),
+        Matmul("key_value_up", rank, heads * (attention.nope_width + attention.v_width), ("outer",)),
+        Matmul("out", heads * attention.v_width, D, ("inner",)),
     )
 
 
-def _dense(width: int, feed_forward: FeedForward, D: int, down: tuple[frozenset[str], ...]) -> tuple[Matmul, ...]:
-    if not width:
-        return ()
-    gate, up = (("mlpwi_0",), ("mlpwi_1",)) if feed_forward.gated else (("mlpwi",), ())
+def _dense(width: int, ff: FeedForward, D: int) -> tuple[Matmul, ...]:
     return (
-        Matmul("gate", D, width, ("outer",), _named(*gate)),
-        *([Matmul("up", D, width, ("outer",), _named(*up), shares_input=True)] if up else []),
-        Matmul("down", width, D, ("inner",), down),
+        Matmul("gate", D, width, ("outer",)),
+        *([Matmul("up", D, width, ("outer",), shares_input=True)] if ff.gated else []),
+        Matmul("down", width, D, ("inner",)),
     )
 
 
-def _experts(feed_forward: FeedForward, D: int) -> tuple[Matmul, ...]:
-    F, k, E = feed_forward.width, feed_forward.n_active_experts, feed_forward.n_experts
-    ups = (
-        (Matmul("expert_up", D, F, ("outer",), _named("moe_mlpwi_1"), k, E, shares_input=True),)
-        if feed_forward.gated
-        else ()
-    )
+def _experts(ff: FeedForward, D: int) -> tuple[Matmul, ...]:
+    F, k, E = ff.width, ff.n_active_experts, ff.n_experts
     return (
-        Matmul("router", D, E, (), (), is_quantised=False),
-        Matmul("expert_gate", D, F, ("outer",), _named("mlpwi_0", "moe_mlpwi_0"), k, E),
-        *ups,
-        Matmul("expert_down", F, D, ("inner",), _named("mlpwo", "moe_mlpwo"), k, E),
+        Matmul("router", D, E, (), is_quantised=False),
+        Matmul("expert_gate", D, F, ("outer",), k, E),
+        *([Matmul("expert_up", D, F, ("outer",), k, E, shares_input=True)] if ff.gated else []),
+        Matmul("expert_down", F, D, ("inner",), k, E),
     )
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardplan.cost.calibration import constant, hbm_stall
-from shardplan.cost.tensors.saved import offloaded_width, saved_width
+from shardplan.cost.tensors.routing import capacity, rows_per_token
+from shardplan.cost.tensors.saved import ACTIVATION_BYTES, INPUT, block_layers, saved_tensors, spared_by
 from shardplan.cost.time.compute import (
     TRAINING_PASSES,
     Matmul,
@@ -31,10 +32,10 @@ from shardplan.cost.time.compute import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shardplan.spec import Case, Layer, RematPolicy
+    from shardplan.cost.tensors.saved import Sets
+    from shardplan.spec import Case, FeedForward, Layer, RematPolicy
     from shardplan.units import Floats
 
-ACTIVATION_BYTES = 2
 CAST_BYTES = 3
 """Bytes an element of a low-precision operand costs: a bf16 read and an 8-bit write. Weights are cast as shards."""
 LOGIT_BYTES = 4
@@ -96,22 +97,19 @@ class Tally:
             self._saved(layer, count, is_last=is_last)
         self._head()
 
-    def _recomputed(self, spared_by: tuple[frozenset[str], ...]) -> Floats:
+    def _recomputed(self, sets: Sets) -> Floats:
         """1 where a policy keeps nothing that spares the recomputation, else 0; `(p, 1)`."""
-        return self._by_policy(
-            [float(not any(names <= p.device | p.offload for names in spared_by)) for p in self.policies]
-        )
+        return self._by_policy([float(not any(names <= p.device | p.offload for names in sets)) for p in self.policies])
 
     def _by_policy(self, values: list[float]) -> Floats:
         return np.array(values, dtype=np.float64)[:, None]
 
     def _routed(self, matmul: Matmul, layer: Layer) -> Matmul:
         """The matmul with the rows its mixture-of-experts path really computes."""
-        runtime, experts = self.case.runtime, layer.feed_forward.n_experts
-        if matmul.n_experts == 1 or runtime.sparse_matmul:
+        if matmul.n_experts == 1 or self.case.runtime.sparse_matmul:
             return matmul
-        factor = runtime.capacity_factor if runtime.capacity_factor > 0 else experts / matmul.visits
-        return replace(matmul, visits=matmul.visits * factor)
+        slots = capacity(self.case, layer.feed_forward, 1.0)
+        return replace(matmul, visits=matmul.n_experts * (1.0 if slots is None else float(slots) / self.T))
 
     def _matmul(self, m: Matmul, count: float, again: Floats | None = None) -> None:
         shapes = self.shapes
@@ -154,7 +152,7 @@ class Tally:
         is_even = runtime.context_load_balance or runtime.context_strategy == "ulysses"
         uneven = 1.0 if is_even else 2 - 1 / self.shapes.context
         rows = count * a.n_query_heads * uneven * np.ones_like(self.shapes.TP)
-        again = self._recomputed((frozenset({"context"}),))
+        again = self._recomputed(spared_by(layer, is_last=True)["attention"])
         Q, U = a.qk_width, a.v_width
         filled_Q, filled_U = Q * self._padding(Q), U * self._padding(U)
         is_fused = runtime.tokamax_splash or runtime.fused_attention_backward
@@ -177,42 +175,47 @@ class Tally:
         )
         self.sums["touched_bytes"] += count * elements * ACTIVATION_BYTES * ELEMENTWISE_PASSES
         if block.is_moe and self.case.runtime.sparse_matmul:
-            k, E = block.n_active_experts, block.n_experts
-            rows = self.shapes.TP * k * self._buffer(k, E)
+            rows = self.shapes.TP * self._rows(block)
             per_row = ROW_TOUCHES * ACTIVATION_BYTES * np.where(self.shapes.EP > 1, 2, 1) + COMBINE_BYTES
             self.sums["routed_bytes"] += count * rows * self.D * per_row * ROW_PASSES
-        elif block.is_moe and self.case.runtime.capacity_factor > 0:
-            slots = self.T * block.n_active_experts * self.case.runtime.capacity_factor
+        elif block.is_moe and (slots := capacity(self.case, block, 1.0)) is not None:
             for name in ("dispatch", "combine"):
-                self._matmul(Matmul(name, slots, self.D, (), (), is_quantised=False), count)
-
-    def _buffer(self, k: int, E: int) -> Floats:
-        """Rows of the routed buffer over those that hold tokens. Source: MaxText ragged_buffer_factor, reference 4.7."""
-        chosen = self.case.runtime.ragged_buffer_factor
-        worst: Floats = np.minimum(self.shapes.EP, E / k)
-        return np.where(self.shapes.EP > 1, chosen if chosen > 0 else worst, 1.0)
+                everything = float(slots) * block.n_experts
+                self._matmul(Matmul(name, everything, self.D, (), is_quantised=False), count)
 
     def _saved(self, layer: Layer, count: float, *, is_last: bool) -> None:
-        kept = [saved_width(layer, self.D, p.device, is_last=is_last) for p in self.policies]
-        moved = [offloaded_width(layer, self.D, p.offload, is_last=is_last) for p in self.policies]
-        through_hbm = [a + b for a, b in zip(kept, moved, strict=True)]
-        self.sums["touched_bytes"] += 2 * count * ACTIVATION_BYTES * self._by_policy(through_hbm)
-        self.sums["offload_bytes"] += count * ACTIVATION_BYTES * self._by_policy(moved)
+        kept = self._kept_bytes(layer, [p.device - {INPUT} for p in self.policies], is_last=is_last)
+        moved = self._kept_bytes(layer, [p.offload for p in self.policies], is_last=is_last)
+        self.sums["touched_bytes"] += 2 * count * (kept + moved)
+        self.sums["offload_bytes"] += count * moved
+
+    def _kept_bytes(self, layer: Layer, names: list[frozenset[str]], *, is_last: bool) -> Floats:
+        """Bytes a token of the tensors of a layer that each set of names keeps, `(p, s)`."""
+        tensors, routed = saved_tensors(layer, self.D, is_last=is_last), self._rows(layer.feed_forward)
+        plain, expert = (
+            self._by_policy(
+                [sum(t.row_bytes for t in tensors if t.is_routed == kind and t.names & kept) for kept in names]
+            )
+            for kind in (False, True)
+        )
+        return plain + expert * routed
+
+    def _rows(self, ff: FeedForward) -> Floats | float:
+        """Routed rows a token; 0 in a dense layer."""
+        return rows_per_token(self.case, ff, self.shapes.EP) if ff.is_moe else 0.0
 
     def _head(self) -> None:
         """Logits and loss, once more for every multi-token-prediction module; tiled ones are recomputed."""
         V, n_mtp = self.case.architecture.vocab_size, self.case.architecture.n_mtp_layers
-        self._matmul(Matmul("head", self.D, V, ("outer",), (), is_quantised=False), 1 + n_mtp, self.shapes.tiled)
+        self._matmul(Matmul("head", self.D, V, ("outer",), is_quantised=False), 1 + n_mtp, self.shapes.tiled)
         self.sums["touched_bytes"] += (1 + n_mtp) * V * LOGIT_BYTES * LOGIT_PASSES
         if n_mtp:
-            self._matmul(Matmul("mtp_projection", 2 * self.D, self.D, (), ()), n_mtp)
+            self._matmul(Matmul("mtp_projection", 2 * self.D, self.D, ()), n_mtp)
 
 
 def layers_of(case: Case) -> Iterator[tuple[Layer, int, bool]]:
     """Each layer kind with its count and whether it ends its recomputed block."""
     for group in case.architecture.layer_groups:
-        for place, layer in enumerate(group.layers):
-            ends = group.count if place == len(group.layers) - 1 else 0
-            yield from ((layer, n, last) for n, last in ((group.count * layer.count - ends, False), (ends, True)) if n)
+        yield from ((layer, group.count * n, last) for layer, n, last in block_layers(group))
     if case.architecture.n_mtp_layers:
         yield case.architecture.layer_groups[-1].layers[-1], case.architecture.n_mtp_layers, True

@@ -13,6 +13,7 @@ import numpy as np
 from shardplan.cost.distinct import distinct
 from shardplan.cost.tensors.parameters import total_parameters
 from shardplan.cost.time.tally import PER_POLICY, PER_SHAPE, Shapes, Tally
+from shardplan.maxtext.axes import WEIGHT_AXES
 from shardplan.spec import DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _state(case: Case, candidates: Candidates) -> tuple[Floats, Floats]:
     optimizer = case.workload.optimizer
     weight, first = DTYPE_BYTES[optimizer.weight_dtype], DTYPE_BYTES[optimizer.mu_dtype]
     moments = {"sgd": 0, "muon": first}.get(optimizer.name, first + weight)
-    splits = candidates.degree("fsdp", "fsdp_transpose", "context", "expert", "tensor", "pipeline")
+    splits = candidates.degree(*WEIGHT_AXES)
     held = total_parameters(case.architecture) / splits
     steps = candidates.gradient_accumulation
     summed = np.where(steps > 1, 3 * weight * steps, 0)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from shardplan.cost.network import intensity
+from shardplan.cost.tensors.routing import worst_share
 from shardplan.judge.facts.machine import dcn_intensity, ici_intensity
 from shardplan.judge.facts.mesh import GATHERED
 from shardplan.judge.facts.model import FACTS as MODEL
@@ -90,7 +91,7 @@ FACTS: Final = (
     _fact("moved_over_used", "", "Weights moved over weights used by a token: E / k, less where experts are split; 1 dense.",
           _sparsity),
     _fact("worst_routed_rows", "", "Rows of an unbounded routed-token buffer over the balanced ones: min(expert, E / k).",
-          lambda o: np.minimum(o.degree("expert"), _model(o, "sparsity"))),
+          lambda o: worst_share(_model(o, "sparsity"), o.degree("expert"))),
     _fact("gather_tokens_needed", "tokens", "Tokens one gathered weight must serve for FSDP to be compute-bound.",
           lambda o: intensity.gather_tokens(ici_intensity(o), o.links(*gather_axes(o)), _sparsity(o))),
     _fact("data_tokens_needed", "tokens", "Tokens a replica for data parallelism inside a slice to be compute-bound.",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardplan.cost.distinct import distinct
-from shardplan.cost.tensors.saved import named_widths, offloaded_width, saved_width
+from shardplan.cost.tensors.saved import saved_tensors
 from shardplan.cost.time.compute import (
     attention_backward_flops,
     attention_forward_flops,
@@ -239,32 +239,24 @@ def test_offloaded_moments_travel_instead_of_staying() -> None:
     assert _one(case)["host_state_bytes"] == 0 < _one(away)["host_state_bytes"]
 
 
-def test_a_name_of_a_tensor_kept_twice_costs_once() -> None:
-    layer = Layer(attention=ATTENTION, feed_forward=MOE)
-    both, one = (saved_width(layer, 4096, frozenset(n), is_last=True) for n in ({"mlpwo", "moe_mlpwo"}, {"mlpwo"}))
-    assert both == one == 4 * 4096
-
-
-def test_the_layers_input_is_kept_anyway_but_counts_when_offloaded() -> None:
-    layer, names = Layer(attention=ATTENTION, feed_forward=DENSE), frozenset({"decoder_layer_input"})
-    assert saved_width(layer, 4096, names, is_last=True) == 0
-    assert offloaded_width(layer, 4096, names, is_last=True) == 4096
-
-
 def test_latent_and_fused_attention_name_their_own_tensors() -> None:
     mla = Attention(
         kind="mla", n_query_heads=8, n_key_value_heads=8, query_rank=64, key_value_rank=32, nope_width=16, rope_width=8,
         value_width=16,
     )  # fmt: skip
-    assert named_widths(Layer(attention=mla, feed_forward=DENSE), 256, is_last=True)["kv_wa_proj"] == 40
+    assert row_bytes(Layer(attention=mla, feed_forward=DENSE))["kv_wa_proj"] == 2 * 40
     no_rank = mla.model_copy(update={"query_rank": 0})
     names = {m.name for m in layer_matmuls(Layer(attention=no_rank, feed_forward=DENSE), 256)}
     assert "query_down" not in names
     fused = ATTENTION.model_copy(update={"fused_qkv": True})
     ungated = FeedForward(width=512, gated=False)
-    widths = named_widths(Layer(attention=fused, feed_forward=ungated), 256, is_last=True)
-    assert widths["qkv_proj"] == (32 + 8 + 8) * 128
-    assert widths["mlpwi"] == 512
+    found = row_bytes(Layer(attention=fused, feed_forward=ungated))
+    assert found["qkv_proj"] == 2 * (32 + 8 + 8) * 128
+    assert found["mlpwi"] == 2 * 512
+
+
+def row_bytes(layer: Layer) -> dict[str, float]:
+    return {tensor.name: tensor.row_bytes for tensor in saved_tensors(layer, 256, is_last=True)}
 
 
 @given(
