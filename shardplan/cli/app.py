@@ -9,6 +9,7 @@ import typer
 from shardplan import __version__
 from shardplan.cli import check, chips, diff, explain, export, init, models, recommend, rules, scale, schema, verify
 from shardplan.cli.help import MEANINGS, OWN_WORDS, exit_codes, help_text
+from shardplan.exporters import exporter_names, load_exporter
 
 app = typer.Typer(
     name="shardplan",
@@ -80,12 +81,7 @@ for command, summary, codes in (
 exports = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 _EXPORTED = exit_codes("exported", _NOTHING)
 exports.callback(help=help_text(export.export), epilog=_EXPORTED)(export.export)
-for exporter, summary in (
-    (export.maxtext, "Flags, a .yml or a command for MaxText."),
-    (export.xpk, "An xpk command that starts the plan on GKE."),
-    (export.jobset, "A JobSet manifest for GKE."),
-    (export.shell, "A job script that checks, then launches."),
-    (export.jax, "A JAX script with mesh and shardings."),
-):
-    exports.command(help=help_text(exporter), short_help=summary, epilog=_EXPORTED)(exporter)
+for name in exporter_names():
+    exporter = export.command_of(name)
+    exports.command(help=help_text(exporter), short_help=load_exporter(name).SUMMARY, epilog=_EXPORTED)(exporter)
 app.add_typer(exports, name="export", short_help="Print a plan for the program that launches it.")

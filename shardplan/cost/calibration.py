@@ -6,6 +6,7 @@ between its points on a logarithmic scale. `make calibrate` refits the constants
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +18,7 @@ from shardplan.source import build, read_document
 from shardplan.spec import Flag, Input, Number, Text
 
 if TYPE_CHECKING:
+    from shardplan.spec import Chip
     from shardplan.units import Floats
 
 Evidence = Literal["published", "derived", "measured"]
@@ -102,10 +104,13 @@ class Constants:
         return cls(**{k: found[k].by_chip.get(chip, found[k].value) for k in cls.__slots__})
 
 
-@cache
-def error_band() -> float:
-    """Relative error that nine in ten published runs stay within when their own model is left out of the fit."""
-    return constant("overlap", "error_band")
+def step_time_band(chip: Chip) -> float:
+    """Relative error that nine in ten published runs stay within when their own model is left out of the fit.
+
+    Wider for a chip of which there is no run.
+    """
+    unknown = 0.0 if chip.calibration.published_runs else constant("overlap", "uncalibrated_band")
+    return math.hypot(constant("overlap", "error_band"), unknown)
 
 
 @cache

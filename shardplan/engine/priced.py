@@ -71,12 +71,14 @@ class Priced:
         """One of them as a record."""
         case, memory, time = self.case, self.estimates.memory, self.estimates.time
         candidates, facts, split = self.candidates, self.facts.at(row), self.candidates.split_at(row)
-        policy = candidates.policy_at(row)
+        policy, lacks = candidates.policy_at(row), maxtext.lacking(case.architecture)
         seconds = float(time.estimate_s[row])
         global_batch = round(float(candidates.global_batch[row]))
         return ChoiceOut(
             rank=rank,
             verdict=self.verdict(row),
+            launchable=not lacks,
+            why_not_launchable=f"MaxText lacks {lacks}" if lacks else None,
             mesh=MeshOut(ici=split.ici, dcn=split.dcn),
             strategy=strategy_of(split.ici, split.dcn),
             remat_policy=policy.name,

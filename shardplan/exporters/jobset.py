@@ -8,28 +8,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from shardplan.exporters.launch import nodes
-from shardplan.source import dump_yaml
+from shardplan.exporters.setting import FOLDER, IMAGE
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
 
 PORTS: Final = (8471, 8080)
 """Between the hosts of a slice, and of the coordinator of several slices. Source: GKE's multislice examples."""
-_FOLDER: Final = "BASE_OUTPUT_DIRECTORY"
+_VARIABLE: Final = "BASE_OUTPUT_DIRECTORY"
 _HEAD: Final = """\
 # {title}
 # envsubst < this file | kubectl apply -f -
 """
 
 
+SUMMARY: Final = "A JobSet manifest for GKE."
+ABOUT: Final = """Print a JobSet manifest for GKE that runs a plan: one replica a slice, one pod a host.
+
+\b
+Examples:
+  shardplan export jobset case.yaml --image my-registry/maxtext > jobset.yaml
+  shardplan export jobset case.yaml | envsubst | kubectl apply -f -
+"""
+SETTINGS: Final = (IMAGE, FOLDER)
+FOR_MAXTEXT: Final = True
+
+
 def export(job: Job) -> str:
     """The manifest as YAML; an image or folder that was not given is left as `${VARIABLE}`, for envsubst."""
+    from shardplan.source import dump_yaml
+
     return _HEAD.format(title=job.title) + dump_yaml(manifest(job))
 
 
 def manifest(job: Job) -> dict[str, Any]:
     """The JobSet: slices are its replicas, hosts of a slice are the pods of one replica."""
+    from shardplan.exporters.launch import nodes
+
     cluster = job.case.cluster
     chips = min(nodes(cluster).chips_per_node, cluster.chips_per_slice)
     hosts = cluster.chips_per_slice // chips
@@ -63,13 +78,15 @@ def manifest(job: Job) -> dict[str, Any]:
 
 def _pod(job: Job, chips: int) -> dict[str, Any]:
     """One host of a slice."""
-    cluster, site = job.case.cluster, job.site
+    from shardplan.exporters.launch import nodes
+
+    cluster, given = job.case.cluster, job.given
     container = {
         "name": "maxtext",
-        "image": site.image or "${MAXTEXT_IMAGE}",
-        "command": [*map(_literal, job.words), f"base_output_directory=$({_FOLDER})"],
+        "image": given.get(IMAGE) or "${MAXTEXT_IMAGE}",
+        "command": [*map(_literal, job.words), f"base_output_directory=$({_VARIABLE})"],
         "env": [
-            {"name": _FOLDER, "value": _literal(site.base_output_directory or f"${{{_FOLDER}}}")},
+            {"name": _VARIABLE, "value": _literal(given.get(FOLDER) or f"${{{_VARIABLE}}}")},
             *_environment(job),
         ],
         "ports": [{"containerPort": port} for port in PORTS],

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from shardplan.errors import Diagnostic, InputError
-from shardplan.exporters.maxtext.text import SETTINGS, TRAINER, slug, written
+from shardplan.exporters.maxtext.text import TRAINER, TRIAL, slug, written
 from shardplan.machine.chips import default_shape
 from shardplan.plan.choice import plan_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shardplan.exporters.setting import Setting
     from shardplan.plan import ChoiceOut
     from shardplan.spec import Case, Cluster, Nodes
 
@@ -19,24 +22,13 @@ MAX_NAME: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """Where a plan is launched, which no plan knows; what is None is left to an environment variable."""
-
-    cluster: str | None = None
-    """GKE cluster; else XPK_CLUSTER."""
-    image: str | None = None
-    """Container image with MaxText; else MAXTEXT_IMAGE."""
-    base_output_directory: str | None = None
-    """Bucket and folder that runs write to; else BASE_OUTPUT_DIRECTORY."""
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """A plan about to be launched."""
 
     case: Case
     choice: ChoiceOut
-    site: Site = Site()
+    given: Mapping[Setting, str] = field(default_factory=dict)
+    """What the user gave of the exporter's settings."""
 
     @property
     def name(self) -> str:
@@ -56,7 +48,7 @@ class Job:
     def words(self) -> list[str]:
         """The launch without its output folder, word by word, unquoted."""
         flags = (f"{key}={written(value)}" for key, value in self.choice.maxtext_flags.items())
-        return ["python3", "-m", TRAINER, f"run_name={self.name}", *SETTINGS, *flags]
+        return ["python3", "-m", TRAINER, f"run_name={self.name}", *TRIAL, *flags]
 
     @property
     def libtpu_init_args(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from shardplan.exporters.launch import tpu_type
+from shardplan.exporters.setting import FOLDER
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
@@ -36,9 +36,23 @@ exec "${{launch[@]}}"
 """
 
 
+SUMMARY: Final = "A job script that checks, then launches."
+ABOUT: Final = """Print a job script that runs `shardplan check` on a plan's launch, and launches only what fits.
+
+\b
+Examples:
+  shardplan export shell case.yaml > launch.sh
+  BASE_OUTPUT_DIRECTORY=gs://my-bucket/runs bash launch.sh steps=100
+"""
+SETTINGS: Final = (FOLDER,)
+FOR_MAXTEXT: Final = True
+
+
 def export(job: Job) -> str:
     """The script; it stops with the check's own exit code unless that is 0."""
-    folder = job.site.base_output_directory
+    from shardplan.exporters.launch import tpu_type
+
+    folder = job.given.get(FOLDER)
     known = f"BASE_OUTPUT_DIRECTORY={shlex.quote(folder)}" if folder is not None else _ASK
     arguments = job.libtpu_init_args
     return _SCRIPT.format(

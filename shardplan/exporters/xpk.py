@@ -7,24 +7,40 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from shardplan.exporters.launch import tpu_type
+from shardplan.exporters.setting import CLUSTER, FOLDER, IMAGE
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
 
 
+SUMMARY: Final = "An xpk command that starts the plan on GKE."
+ABOUT: Final = """Print one `xpk workload create` command that starts a plan on a GKE cluster.
+
+Names that are not given are left to environment variables; without those, the command stops before it does anything.
+
+\b
+Examples:
+  shardplan export xpk case.yaml --cluster mine --image my-registry/maxtext
+  shardplan export xpk case.yaml --rank 2 > submit.sh
+"""
+SETTINGS: Final = (CLUSTER, IMAGE, FOLDER)
+FOR_MAXTEXT: Final = True
+
+
 def export(job: Job) -> str:
     """The command for a shell, one option a line; the launch itself is one line, as xpk needs it."""
-    cluster, site = job.case.cluster, job.site
-    folder = _given(site.base_output_directory, "BASE_OUTPUT_DIRECTORY")
+    from shardplan.exporters.launch import tpu_type
+
+    cluster, given = job.case.cluster, job.given
+    folder = _given(given.get(FOLDER), "BASE_OUTPUT_DIRECTORY")
     options = [
-        f"--cluster {_given(site.cluster, 'XPK_CLUSTER')}",
+        f"--cluster {_given(given.get(CLUSTER), 'XPK_CLUSTER')}",
         f"--workload {job.name}",
         f"--tpu-type {tpu_type(cluster)}",
         f"--num-slices {cluster.slices}",
-        f"--docker-image {_given(site.image, 'MAXTEXT_IMAGE')}",
+        f"--docker-image {_given(given.get(IMAGE), 'MAXTEXT_IMAGE')}",
         f"--env BASE_OUTPUT_DIRECTORY={folder}",
         f"--command {shlex.quote(_command(job))}",
     ]

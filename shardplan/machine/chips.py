@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _SHAPE = re.compile(r"\d{1,6}(?:x\d{1,6}){1,2}", re.ASCII)
 _ACCELERATOR = re.compile(
-    r"(?P<prefix>[A-Za-z0-9]+)[-:](?:(?P<count>\d{1,9})|(?P<shape>\d{1,6}(?:x\d{1,6}){1,2}))", re.ASCII
+    r"(?P<prefix>[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*?)[-:](?:(?P<count>\d{1,9})|(?P<shape>\d{1,6}(?:x\d{1,6}){1,2}))",
+    re.ASCII,
 )
 
 

@@ -97,6 +97,10 @@ class ChoiceOut(Output):
     rank: int
     """Place in the order of plans; 0 for the plan that the case brings itself."""
     verdict: Verdict
+    launchable: bool = True
+    """Whether MaxText has the layers of the model."""
+    why_not_launchable: str | None = None
+    """What it lacks; null where it lacks nothing."""
     mesh: MeshOut
     strategy: str
     remat_policy: str

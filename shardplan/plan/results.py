@@ -49,35 +49,6 @@ class FixOut(Output):
     fits: bool
 
 
-class PlanOut(Output):
-    """Result of `recommend`."""
-
-    schema_version: str = SCHEMA_VERSION
-    shardplan_version: str
-    case: str
-    model: dict[str, int | float | str]
-    profile: ProfileOut
-    cluster: ClusterOut
-    objective: str
-    plans: tuple[ChoiceOut, ...]
-    own: CheckOut | None = None
-    """The verdict on the case's own `plan:`; null if it has none."""
-    own_distance: float | None = None
-    """Share by which that plan takes longer a sequence than rank 1; null where either is not priced."""
-    considered: int
-    """Variants of all splits, legal or not."""
-    priced: int
-    """Estimates made."""
-    rejected: dict[str, int]
-    rejections: dict[str, str]
-    """What each code of `rejected` stands for."""
-    closest: ChoiceOut | None = None
-    """Where nothing fits: the plan that misses by least."""
-    problems: tuple[ProblemOut, ...]
-    fixes: tuple[FixOut, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 class FlagOut(Output):
     """A launch flag that changes; null where it is not given."""
 
@@ -112,6 +83,35 @@ class CheckOut(Output):
     fixes: tuple[FixOut, ...] = ()
     patch: PatchOut | None = None
     """With --fix, for what does not fit or is invalid; null where no change was found."""
+
+
+class PlanOut(Output):
+    """Result of `recommend`."""
+
+    schema_version: str = SCHEMA_VERSION
+    shardplan_version: str
+    case: str
+    model: dict[str, int | float | str]
+    profile: ProfileOut
+    cluster: ClusterOut
+    objective: str
+    plans: tuple[ChoiceOut, ...]
+    own: CheckOut | None = None
+    """The verdict on the case's own `plan:`; null if it has none."""
+    own_distance: float | None = None
+    """Share by which that plan takes longer a sequence than rank 1; null where either is not priced."""
+    considered: int
+    """Variants of all splits, legal or not."""
+    priced: int
+    """Estimates made."""
+    rejected: dict[str, int]
+    rejections: dict[str, str]
+    """What each code of `rejected` stands for."""
+    closest: ChoiceOut | None = None
+    """Where nothing fits: the plan that misses by least."""
+    problems: tuple[ProblemOut, ...]
+    fixes: tuple[FixOut, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class LineOut(Output):

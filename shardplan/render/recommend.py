@@ -64,7 +64,8 @@ def _headline(plan: PlanOut) -> str:
     if not plan.plans:
         return f"{plan.case}: nothing fits"
     best = plan.plans[0]
-    return f"{plan.case}: {mesh_text(best.mesh)}, {remat_text(best)}, {time_text(best.time)} a step"
+    unlaunchable = f"; not launchable: {best.why_not_launchable}" if best.why_not_launchable else ""
+    return f"{plan.case}: {mesh_text(best.mesh)}, {remat_text(best)}, {time_text(best.time)} a step{unlaunchable}"
 
 
 def _asked(plan: PlanOut, workload: Workload) -> Fields:
@@ -171,5 +172,8 @@ def _rejected(plan: PlanOut) -> Grid:
 def _next(plan: PlanOut, case: str) -> Lines:
     if not plan.plans:
         return Lines("next", texts("shardplan rules SP201", "shardplan chips"), verbatim=True)
-    steps = (f"shardplan explain {case}", f"shardplan export maxtext {case}", f"shardplan verify {case}")
+    if not plan.plans[0].launchable:
+        steps: tuple[str, ...] = (f"shardplan explain {case}", f"shardplan export jax {case}")
+    else:
+        steps = (f"shardplan explain {case}", f"shardplan export maxtext {case}", f"shardplan verify {case}")
     return Lines("next", texts(*steps), verbatim=True)

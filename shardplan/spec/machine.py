@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from shardplan.spec.scalars import Count, Input, Number, OptionalCount, Text
+from shardplan.spec.scalars import Count, Flag, Input, Number, OptionalCount, Text
 
 
 class Figure(Input):
@@ -32,6 +32,30 @@ class Nodes(Input):
     """What xpk's `--tpu-type` begins with; its number counts as `accelerator_prefixes` says."""
     source: Text
     kind: Literal["published", "derived", "measured"]
+
+
+class Calibration(Input):
+    """Measurements of a chip among those that the estimates were made from and are held against."""
+
+    compiled_points: OptionalCount
+    """Compiled train steps in tests/data."""
+    published_runs: OptionalCount
+    """Published step times in tests/data."""
+
+
+class Compiler(Input):
+    """What XLA does with a train step on this chip: what decides which buffers are alive together."""
+
+    fuses_matmuls: Flag
+    """Whether elementwise work fuses into the matmuls beside it; not where SparseCores gather weights into buffers of their own."""
+    fuses_gradients: Flag
+    """Whether a gradient fuses into what produces its input where no ring runs: one buffer less at the loss and in a block."""
+    late_ring_tokens_per_width: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+    """Tokens on a device, as a multiple of the model width, above which the ring of the head's gradient starts only after the
+    layers' backward pass; 0 where it always does."""
+    source: Text
+    kind: Literal["published", "derived", "measured"]
+    note: Text | None = None
 
 
 class Chip(Input):
@@ -76,6 +100,18 @@ class Chip(Input):
     mxu_dim: Count
     usd_per_chip_hour: Figure | None = None
     nodes: Nodes | None = None
+    compiler: Compiler
+    calibration: Calibration
+    """How many measurements stand behind the estimates for this chip."""
+
+    @model_validator(mode="after")
+    def _named_by_the_cloud(self) -> Self:
+        """Every name that is written to a launch can be read back."""
+        wanted = {self.name, *([self.nodes.tpu_type_prefix] if self.nodes else [])}
+        if missing := sorted(wanted - self.accelerator_prefixes.keys()):
+            msg = f"accelerator_prefixes lacks {', '.join(missing)}: say what N counts in {missing[0]}-N"
+            raise ValueError(msg)
+        return self
 
     def flops_per_s(self, precision: str) -> float:
         """Peak dense FLOP/s of one JAX device for a matmul precision (`bf16` where the chip has no faster fp8)."""

@@ -8,7 +8,8 @@ from fixtures.jobs import AWKWARD, job_of
 from pydantic import BaseModel, ConfigDict, Field
 
 from shardplan.exporters import jobset
-from shardplan.exporters.launch import Job, Site
+from shardplan.exporters.launch import Job
+from shardplan.exporters.setting import FOLDER, IMAGE
 from shardplan.loaders.load import load_command
 from shardplan.source import parse_yaml
 
@@ -134,7 +135,7 @@ def test_a_slice_is_a_replica_and_a_host_a_pod(
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_awkward_names_stay_one_valid_manifest(name: str) -> None:
-    job = job_of(name=name, site=Site(image=name, base_output_directory=name))
+    job = job_of(name=name, given={IMAGE: name, FOLDER: name})
     (container,) = read(job).spec.replicatedJobs[0].template.spec.template.spec.containers
     folder = {variable.name: variable.value for variable in container.env}["BASE_OUTPUT_DIRECTORY"]
     assert container.image == name

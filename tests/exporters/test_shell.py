@@ -9,7 +9,7 @@ import pytest
 from fixtures.jobs import AWKWARD, BASH, job_of
 
 from shardplan.exporters import shell
-from shardplan.exporters.launch import Site
+from shardplan.exporters.setting import FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def test_the_real_gate_lets_pass_only_what_fits(batch: float, more: tuple[str, .
 
 
 def test_a_folder_that_is_given_is_not_asked_for(tmp_path: Path) -> None:
-    done = submit(job_of(site=Site(base_output_directory="gs://x/$y 'z'")), tmp_path, "#!/bin/sh\n")
+    done = submit(job_of(given={FOLDER: "gs://x/$y 'z'"}), tmp_path, "#!/bin/sh\n")
     assert done.stdout.splitlines()[-1] == "base_output_directory=gs://x/$y 'z'"
     (tmp_path / "launch.sh").write_text(shell.export(job_of()))
     without = subprocess.run(

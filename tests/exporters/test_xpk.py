@@ -9,13 +9,14 @@ import pytest
 from fixtures.jobs import AWKWARD, BASH, job_of
 
 from shardplan.exporters import xpk
-from shardplan.exporters.launch import Job, Site
+from shardplan.exporters.launch import Job
+from shardplan.exporters.setting import CLUSTER, FOLDER, IMAGE
 from shardplan.loaders.load import load_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SITE = Site("cl", "gcr.io/p/maxtext:1", "gs://b/runs")
+GIVEN = {CLUSTER: "cl", IMAGE: "gcr.io/p/maxtext:1", FOLDER: "gs://b/runs"}
 
 
 def submitted(text: str, folder: Path, **environment: str) -> list[str] | None:
@@ -32,7 +33,7 @@ def submitted(text: str, folder: Path, **environment: str) -> list[str] | None:
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_the_command_means_the_plan(name: str, tmp_path: Path) -> None:
-    job = job_of(name=name, accelerator="v6e-8", slices=2, dcn={"data": 2}, site=SITE)
+    job = job_of(name=name, accelerator="v6e-8", slices=2, dcn={"data": 2}, given=GIVEN)
     words = submitted(xpk.export(job), tmp_path)
     assert words is not None
     options = dict(zip(words[2::2], words[3::2], strict=True))
@@ -56,7 +57,7 @@ def test_what_runs_on_a_host_is_the_launch_word_for_word(tmp_path: Path) -> None
             "libtpu_init_args": ("--xla_a=1", "--xla_b='$x'"),
         }
     )
-    job = Job(job.case, awkward, SITE)
+    job = Job(job.case, awkward, GIVEN)
     words = submitted(xpk.export(job), tmp_path)
     assert words is not None
     fake = tmp_path / "python3"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shardplan.cost.calibration import constant
 from shardplan.cost.memory.kept import relaid, relaid_last
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def usual_band(setting: Setting) -> Floats:
         PIPELINE * (setting.stages > 1),
         UNFUSED * unfused,
         APART * np.any([setting.inputs(group) > 1 for group in setting.case.architecture.layer_groups], axis=0),
+        0.0 if setting.case.cluster.chip.calibration.compiled_points else constant("memory", "uncalibrated_band"),
         ORTHOGONALISED * (setting.case.workload.optimizer.name == "muon"),
     )
     band: Floats = np.sqrt(sum(np.square(share) for share in parts))

@@ -12,11 +12,6 @@ from shardplan.cost.memory.setting import Part, Setting, part
 if TYPE_CHECKING:
     from shardplan.units import Bools, Floats
 
-TOKENS_FOR_LATE_RING = {"tpu7x": 0.0, "v6e": 1.0, "v5p": 2.0, "v5e": 2.0}
-"""Tokens on a device, as a multiple of the width, above which the ring of the head's gradient starts only after the
-layers' backward pass. Source: buffer dumps; on v5p 2.0 starts before (llama3.1-8b and 70b), 2.8 after (gpt-oss-20b), on v6e
-1.0 before and 2.0 after (llama3.1-8b), on tpu7x all after."""
-
 TIED_SHARDS, TIED_TOKENS = 8, 2.0
 """Devices and tokens, as a multiple of the width, above which the ring of a tied head's gradient starts late on tpu7x.
 
@@ -112,7 +107,7 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     scatter llama2-13b and mistral-7b on tpu7x, and llama3.1-70b over 128 devices, which waits all the same.
     """
     here = setting.here
-    least = TOKENS_FOR_LATE_RING.get(setting.case.cluster.chip.name, 0.0)
+    least = setting.case.cluster.chip.compiler.late_ring_tokens_per_width
     summed = (least > 0) & (setting.candidates.degree("data") > 1)
     rings_late = ((here.head_tokens > least * setting.width) & ~summed) | (here.context > 1)
     smaller = here.head_tokens <= setting.width

@@ -39,9 +39,6 @@ permutes (windowed einsums): seen at 8, 16 and 32 devices, not at 2, 4, 64 and m
 CUSTOM = "custom"
 """The policy that keeps layers' inputs by name."""
 
-LEAN_CHIPS = ("v5e",)
-"""Chips with the least memory, where the compiler fuses most. Source: buffer dumps of llama3.1-8b, mistral-7b."""
-
 
 def part(kind: str, name: str, function: Callable[..., Any], **letters: Any) -> Part:
     """One buffer of a moment."""
@@ -67,11 +64,8 @@ class Setting:
 
     @property
     def fuses_matmuls(self) -> bool:
-        """Whether elementwise work fuses into the matmuls beside it.
-
-        Not on chips with two devices, whose SparseCores gather weights into buffers of their own.
-        """
-        return self.case.cluster.chip.jax_devices_per_chip == 1
+        """Whether elementwise work fuses into the matmuls beside it, a trait of the chip's compiler."""
+        return self.case.cluster.chip.compiler.fuses_matmuls
 
     @cached_property
     def here(self) -> Local:
@@ -104,7 +98,7 @@ class Setting:
     @cached_property
     def lean(self) -> Bools:
         """Whether the compiler fuses a gradient into what produces its input: one buffer less at the loss and in a block."""
-        fused: Bools = ~self.ring & (self.case.cluster.chip.name in LEAN_CHIPS)
+        fused: Bools = ~self.ring & self.case.cluster.chip.compiler.fuses_gradients
         return fused
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardplan.cost.calibration import Constants, error_band
+from shardplan.cost.calibration import Constants, step_time_band
 from shardplan.cost.term import Term
 from shardplan.cost.time.compute import model_flops_per_token
 from shardplan.cost.time.seconds import (
@@ -95,7 +95,7 @@ def step_time(case: Case, candidates: Candidates, collectives: tuple[Collective,
         estimate_s=estimate,
         lower_s=np.max([at_peak_s(done, rates), *(used[name] for name in ("ici", "dcn", "host"))], axis=0),
         upper_s=estimate + overlapped * slower,
-        error_band=np.full(shape, error_band()),
+        error_band=np.full(shape, step_time_band(case.cluster.chip)),
         breakdown=breakdown,
         mfu=use.value,
         bound_by=np.argmax([waits[name] for name in BOUNDS], axis=0),

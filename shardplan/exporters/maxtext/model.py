@@ -22,11 +22,10 @@ def model_flags(architecture: Architecture) -> Flags:
             {**dict(architecture.maxtext_keys), "override_model_config": True} if architecture.maxtext_keys else {}
         )
         return {"model_name": architecture.maxtext_model_name, **changed}
-    first, last = architecture.layer_groups[0].layers[0], architecture.layer_groups[-1].layers[0]
-    obstacles = [what for holds, what in _obstacles(architecture, first, last) if holds]
-    if obstacles:
-        message = f"MaxText has no decoder block for {architecture.name}: " + "; ".join(obstacles)
+    if lacks := lacking(architecture):
+        message = f"MaxText has no decoder block for {architecture.name}: {lacks}"
         raise InputError([Diagnostic("SP015", message)])
+    first, last = architecture.layer_groups[0].layers[0], architecture.layer_groups[-1].layers[0]
     found: Flags = {
         "model_name": "default",
         "decoder_block": _block(architecture, last),
@@ -44,6 +43,14 @@ def model_flags(architecture: Architecture) -> Flags:
     if architecture.n_mtp_layers:
         found["mtp_num_layers"] = architecture.n_mtp_layers
     return found
+
+
+def lacking(architecture: Architecture) -> str:
+    """What keeps MaxText from expressing an architecture, in words; empty if nothing does."""
+    if architecture.maxtext_model_name:
+        return ""
+    first, last = architecture.layer_groups[0].layers[0], architecture.layer_groups[-1].layers[0]
+    return "; ".join(what for holds, what in _obstacles(architecture, first, last) if holds)
 
 
 def _obstacles(architecture: Architecture, first: Layer, last: Layer) -> list[tuple[bool, str]]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from shardplan.exporters.maxtext.flags import Value
+    from shardplan.exporters.maxtext.keys import Value
 
 TRAINER = "maxtext.trainers.pre_train.train"
-SETTINGS = ("dataset_type=synthetic", "enable_checkpointing=false")
+TRIAL = ("dataset_type=synthetic", "enable_checkpointing=false")
 """What a trial of a plan needs beside it; a real run gives its own."""
 
 
@@ -34,7 +34,7 @@ def as_command(flags: Mapping[str, Value], *, run_name: str, libtpu_init_args: S
         f"{environment}python3 -m {TRAINER}",
         shlex.quote(f"run_name={slug(run_name)}"),
         'base_output_directory="${BASE_OUTPUT_DIRECTORY:?}"',
-        *SETTINGS,
+        *TRIAL,
         *(shlex.quote(f"{key}={written(value)}") for key, value in flags.items()),
     ]
     return " \\\n  ".join(words) + "\n"

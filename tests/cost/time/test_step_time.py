@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import math
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardplan.cost.calibration import TIME_FILES, Constants, calibration_file, calibration_names, error_band
+from shardplan.cost.calibration import (
+    TIME_FILES,
+    Constants,
+    calibration_file,
+    calibration_names,
+    constant,
+    step_time_band,
+)
 from shardplan.cost.time.seconds import (
     bubble_s,
     hidden_s,
@@ -20,7 +28,7 @@ from shardplan.cost.time.seconds import (
     unhidden_offload_s,
 )
 from shardplan.cost.time.step_time import BOUNDS, BREAKDOWN, Time, step_seconds, step_time
-from shardplan.machine.chips import resolve_cluster
+from shardplan.machine.chips import chip_names, load_chip, resolve_cluster
 from shardplan.spec import Architecture, Attention, Case, FeedForward, Layer, LayerGroup, Split, Workload
 from shardplan.splits.candidates import Candidates
 
@@ -193,13 +201,23 @@ def test_each_constant_has_its_place_and_source() -> None:
     assert {f.name for f in fields(Constants)} <= listed
     assert set(TIME_FILES) <= set(calibration_names())
     for file in TIME_FILES:
-        for constant in calibration_file(file).constants.values():
-            assert constant.source
-            assert 0 < error_band() < 1
+        for one in calibration_file(file).constants.values():
+            assert one.source
 
 
-@pytest.mark.parametrize("chip", ["v4", "v5e", "v5p", "v6e", "tpu7x"])
-def test_every_chip_has_constants(chip: str) -> None:
-    constants = Constants.of(chip)
-    assert all(0 < getattr(constants, f.name) <= 1 for f in fields(Constants))
-    assert replace(constants, hbm=0.5).hbm == 0.5
+def test_constants_that_differ_by_chip_are_those_of_the_chip() -> None:
+    files = [calibration_file(name) for name in TIME_FILES]
+    own = {(name, chip): value for f in files for name, c in f.constants.items() for chip, value in c.by_chip.items()}
+    assert own
+    for (name, chip), value in own.items():
+        assert getattr(Constants.of(chip), name) == value
+    common = Constants.of("a chip of no file")
+    assert any(getattr(common, name) != value for (name, _), value in own.items())
+
+
+def test_a_chip_without_runs_has_a_wider_band() -> None:
+    bands = {name: step_time_band(load_chip(name)) for name in chip_names()}
+    with_runs = {name for name in bands if load_chip(name).calibration.published_runs}
+    assert {bands[name] for name in with_runs} == {constant("overlap", "error_band")}
+    wide = math.hypot(constant("overlap", "error_band"), constant("overlap", "uncalibrated_band"))
+    assert {bands[name] for name in bands.keys() - with_runs} == {wide}

@@ -114,7 +114,7 @@ _SPLIT: Final = """\
 """
 
 
-def export(job: Job) -> str:
+def script(job: Job) -> str:
     """The script for one plan; any model, MaxText need not know it."""
     case, mesh = job.case, job.choice.mesh
     used = [axis for axis in AXES if mesh.ici.get(axis, 1) * mesh.dcn.get(axis, 1) > 1] or ["fsdp"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from shardplan.errors import InputError
-from shardplan.exporters.maxtext.model import model_flags
+from shardplan.exporters.maxtext.model import lacking, model_flags
 from shardplan.maxtext.keys import table
 from shardplan.spec import AXES
 from shardplan.splits.enumeration import layers_per_stage
@@ -48,10 +47,7 @@ def flags(case: Case, split: Split) -> dict[str, Value]:
 
 def flags_if_any(case: Case, split: Split) -> dict[str, Value]:
     """As `flags`, but empty where MaxText has no decoder block for an inline architecture: the plan itself stands."""
-    try:
-        return flags(case, split)
-    except InputError:
-        return {}
+    return {} if lacking(case.architecture) else flags(case, split)
 
 
 def _batch(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
