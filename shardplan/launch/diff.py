@@ -76,7 +76,6 @@ def _parts(planned: Planned) -> dict[str, Any]:
     """Everything that decides memory, time and flags, by name; settings that mean the same are the same value."""
     case, split, cluster = planned.case, planned.split, planned.case.cluster
     optimizer, runtime = case.workload.optimizer, case.runtime
-    recipe = runtime.quantization or ("fp8_full" if case.workload.precision == "fp8" else "none")
     return {
         MODEL: case.architecture,
         MACHINE: (cluster.chip, cluster.topology, cluster.slices),
@@ -88,7 +87,7 @@ def _parts(planned: Planned) -> dict[str, Any]:
         "sequence length": case.workload.sequence_length,
         REMAT: (split.remat_policy, split.remat_tensors),
         "vocabulary tiling": split.num_vocab_tiling,
-        PRECISION: (case.workload.precision, recipe),
+        PRECISION: (case.workload.precision, case.recipe),
         "headroom": case.constraints.hbm_headroom,
         **{_OPTIMIZER + name: value for name, value in dict(optimizer).items() if name != _FIRST_MOMENT},
         _OPTIMIZER + _FIRST_MOMENT: optimizer.mu_dtype,

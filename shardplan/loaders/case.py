@@ -20,6 +20,7 @@ from shardplan.loaders.case_checks import (
     remat_problems,
 )
 from shardplan.machine.chips import resolve_cluster
+from shardplan.maxtext.tiles import LANES, nearest_tile
 from shardplan.source import Document, build
 from shardplan.spec import (
     Architecture,
@@ -117,7 +118,7 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
     if workload and cluster and plan is not None:
         problems += plan_problems(document, workload, cluster, plan)
     if architecture and workload and cluster and plan is None:
-        problems += batch_problems(document, architecture, workload, cluster)
+        problems += batch_problems(document, architecture, workload, cluster, runtime)
     if problems:
         raise InputError(sorted(dict.fromkeys(problems), key=_in_order))
     assert sections is not None
@@ -130,21 +131,24 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
         workload=workload,
         cluster=cluster,
         constraints=constraints,
-        runtime=_with_kernel(runtime, architecture),
+        runtime=_with_kernel(runtime, architecture, workload),
         plan=plan,
     )
 
 
-def _with_kernel(runtime: Runtime, architecture: Architecture) -> Runtime:
-    """The runtime with the faster splash kernel where the case does not choose one.
+def _with_kernel(runtime: Runtime, architecture: Architecture, workload: Workload) -> Runtime:
+    """The runtime with the attention kernels where the case does not choose them.
 
-    Every published Ironwood recipe uses it. Layers with windows do not get it: with context parallelism MaxText cannot
-    build it for them (reference, check C11).
+    Flash attention needs whole tiles in the sequence. Every published Ironwood recipe uses the faster splash kernel, tokamax;
+    layers with windows do not get it: with context parallelism MaxText cannot build it for them (reference, check C11).
     """
+    chosen: dict[str, Any] = {}
+    if "attention" not in runtime.model_fields_set and nearest_tile(LANES, workload.sequence_length) is None:
+        chosen["attention"] = "dot_product"
     has_windows = any(layer.attention.window for layer, _ in architecture.layers)
-    if "tokamax_splash" in runtime.model_fields_set or has_windows:
-        return runtime
-    return runtime.model_copy(update={"tokamax_splash": True})
+    if "tokamax_splash" not in runtime.model_fields_set and not has_windows:
+        chosen["tokamax_splash"] = True
+    return runtime.model_copy(update=chosen)
 
 
 # --- sections --------------------------------------------------------------------------------------------------------

@@ -6,18 +6,16 @@ Each check returns its diagnostics, placed in the document.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from shardplan.errors import Diagnostic, suggest
 from shardplan.maxtext.keys import MUON_BLOCKS, table
 from shardplan.maxtext.remat import ALIASES, POLICIES, TENSORS
+from shardplan.maxtext.tiles import nearest_tile
 
 if TYPE_CHECKING:
     from shardplan.source import Document
-    from shardplan.spec import Architecture, Cluster, Constraints, Split, Workload
-
-_TILE_TOKENS: Final = 512
-"""Rows of queries a flash-attention tile covers by default: the smallest context shard. Source: MaxText A1."""
+    from shardplan.spec import Architecture, Cluster, Constraints, Runtime, Split, Workload
 
 
 def remat_problems(document: Document, constraints: Constraints, plan: Split | None) -> list[Diagnostic]:
@@ -98,7 +96,7 @@ def plan_problems(document: Document, workload: Workload, cluster: Cluster, plan
 
 
 def batch_problems(
-    document: Document, architecture: Architecture, workload: Workload, cluster: Cluster
+    document: Document, architecture: Architecture, workload: Workload, cluster: Cluster, runtime: Runtime
 ) -> list[Diagnostic]:
     """A global batch that no mesh can split: the axes that share a sequence cannot take all the devices it leaves over.
 
@@ -109,7 +107,8 @@ def batch_problems(
     if batch is None:
         return []
     heads = math.gcd(*(layer.attention.n_key_value_heads for layer, _ in architecture.layers))
-    tiles = max(1, workload.sequence_length // _TILE_TOKENS)
+    tile = nearest_tile(runtime.attention_tile_tokens, workload.sequence_length) or 1
+    tiles = workload.sequence_length // (tile if runtime.context_strategy == "all_gather" else 1)
     shared = heads * tiles * architecture.n_layers
     left_over = cluster.devices // math.gcd(batch, cluster.devices)
     if left_over <= shared:

@@ -23,7 +23,7 @@ from shardplan.spec.scalars import (
     Precision,
     Text,
 )
-from shardplan.spec.split import Constraints, RematLocation, RematPolicy, Split
+from shardplan.spec.split import Constraints, RematLocation, RematPolicy, Split, default_microbatches
 from shardplan.spec.workload import Optimizer, Runtime, Workload
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "RematPolicy",
     "Runtime",
     "Split",
+    "default_microbatches",
     "Text",
     "Workload",
 ]  # fmt: skip

@@ -22,6 +22,11 @@ class Case(Input):
     runtime: Runtime = Runtime()
     plan: Split | None = None
 
+    @property
+    def recipe(self) -> str:
+        """MaxText's quantisation recipe: as asked, or the one for the precision."""
+        return self.runtime.quantization or ("fp8_full" if self.workload.precision == "fp8" else "none")
+
     @cached_property
     def sequences_per_device(self) -> float | None:
         """Sequences an optimizer step and JAX device, where the global batch is fixed."""

@@ -37,7 +37,7 @@ class Split(Input):
     gradient_accumulation: Count = 1
     """Micro-steps an optimizer step."""
     pipeline_microbatches: Count | None = None
-    """Microbatches of one micro-step; by default the number of stages."""
+    """Microbatches of one micro-step; by default the number of stages, twice as many if activations are delayed."""
     num_vocab_tiling: Count = 1
     """Parts the logits are computed in, one after the other."""
     remat_policy: Text = "full"
@@ -56,6 +56,11 @@ class Split(Input):
         return value
 
 
+def default_microbatches(stages: int, *, delayed: bool) -> int:
+    """Microbatches of one micro-step where nobody says: one a stage, two where activations are delayed. Source: MaxText P2."""
+    return stages * (2 if delayed and stages > 1 else 1)
+
+
 class Constraints(Input):
     """Bounds on the search; all optional."""
 
@@ -68,7 +73,7 @@ class Constraints(Input):
     num_vocab_tiling: Count | Literal["auto"] = "auto"
     """Parts the logits are computed in, one after the other."""
     max_fsdp_parallelism: Count | None = None
-    """Largest degree of fsdp, ICI and DCN together."""
+    """Largest degree of fsdp x fsdp_transpose, ICI and DCN together: both are FSDP, along two dimensions of a weight."""
     max_data_parallelism: Count | None = None
     """Largest degree of data."""
     max_tensor_parallelism: Count | None = None

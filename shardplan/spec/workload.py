@@ -36,7 +36,7 @@ class Optimizer(Input):
 class Workload(Input):
     """What one optimizer step does, apart from how it is split."""
 
-    sequence_length: Annotated[int, Field(strict=True, ge=128, le=2**24)]
+    sequence_length: Annotated[int, Field(strict=True, ge=1, le=2**24)]
     """T, tokens."""
     global_batch: Count | None = None
     """Sequences an optimizer step."""
@@ -91,9 +91,9 @@ class Runtime(Input):
     """MaxText settings that change memory or time and are not part of the mesh. Defaults are what we emit."""
 
     attention: Literal["flash", "dot_product"] = "flash"
-    """Attention kernel; `dot_product` keeps the scores of all pairs of tokens."""
+    """Attention kernel; `dot_product` keeps the scores of all pairs of tokens, and is taken for sequences without whole tiles."""
     attention_tile_tokens: Count = 512
-    """Rows of queries one flash-attention tile covers (`sa_block_q`); a context shard must be a multiple."""
+    """Wanted side of a flash-attention tile (`sa_block_*`); the nearest that fills the sequence is taken, and fills a context shard."""
     tokamax_splash: Flag = False
     """Use the tokamax splash kernel instead of jax's; a case that does not say gets it unless layers have windows."""
     fused_attention_backward: Flag = False

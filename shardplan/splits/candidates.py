@@ -98,6 +98,17 @@ class Candidates:
         return self.degree(*AXES)
 
     @property
+    def rows(self) -> Ints:
+        """Sequences of one micro-step on all devices, `(n,)`."""
+        return np.rint(self.per_device_batch * self.devices).astype(np.int64)
+
+    @property
+    def loaded_rows(self) -> Ints:
+        """Sequences the loader delivers an optimizer step, at least one a device and micro-step, `(n,)`."""
+        loaded: Ints = np.maximum(self.rows, self.devices) * self.gradient_accumulation
+        return loaded
+
+    @property
     def global_batch(self) -> Floats:
         """Sequences an optimizer step, `(n,)`."""
         return self.per_device_batch * self.devices * self.gradient_accumulation

@@ -122,7 +122,7 @@ def test_forbidding_rules_are_chosen_by_family_and_by_what_is_known() -> None:
     codes = {rule.code for rule in CATALOGUE.forbidding()}
     assert {"SP201", "SP403", "SP510", "SP520"} <= codes
     assert {rule.family for rule in CATALOGUE.forbidding(["topology", "maxtext"])} == {"topology", "maxtext"}
-    assert [rule.code for rule in CATALOGUE.forbidding(["topology"], {"exceeds_bounds"})] == ["SP420"]
+    assert [rule.code for rule in CATALOGUE.forbidding(["topology"], {"is_within_bounds"})] == ["SP420"]
 
 
 # --- catalogues that are wrong -------------------------------------------------------------------------------------

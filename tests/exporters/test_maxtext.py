@@ -15,7 +15,7 @@ from places import DATA
 from shardplan import data
 from shardplan.errors import InputError
 from shardplan.exporters import maxtext
-from shardplan.exporters.maxtext.keys import tile_tokens
+from shardplan.maxtext.tiles import nearest_tile
 from shardplan.exporters.maxtext.text import slug, written
 from shardplan.loaders.load import load_command, load_record, parse_case
 from shardplan.loaders.presets import architecture_names, load_architecture
@@ -145,17 +145,9 @@ def test_settings_the_model_file_contradicts_come_with_leave_to_override() -> No
     assert "override_model_config" not in maxtext.flags(case(), split())
 
 
-def test_tokamax_is_switched_off_where_windows_meet_a_context_axis() -> None:
-    windowed = case("gpt-oss-20b", tokamax_splash=True)
-    shared = split(ici={"fsdp": 16, "context": 4})
-    assert maxtext.flags(windowed, split())["use_tokamax_splash"] is True
-    assert maxtext.flags(windowed, shared)["use_tokamax_splash"] is False
-    assert maxtext.flags(case(tokamax_splash=True), shared)["use_tokamax_splash"] is True
-
-
-@pytest.mark.parametrize(("tokens", "tile"), [(8192, 512), (512, 512), (256, 256), (640, 128), (1536, 512), (768, 256)])
+@pytest.mark.parametrize(("tokens", "tile"), [(8192, 512), (512, 512), (256, 256), (640, 640), (1536, 512), (768, 384)])
 def test_tiles_divide_the_shard(tokens: int, tile: int) -> None:
-    assert tile_tokens(tokens, 512) == tile
+    assert nearest_tile(512, tokens) == tile
     assert tokens % tile == 0
 
 

@@ -267,7 +267,7 @@ def test_bounds_and_splitting_come_from_the_case() -> None:
     case = case_of("llama3.1-70b-8k")
     bound = case.model_copy(update={"constraints": case.constraints.model_copy(update={"max_tensor_parallelism": 4})})
     facts = observe(bound, profile(bound), candidates_of(*MESHES))
-    assert facts["exceeds_bounds"].tolist() == [False, False, True, False, False]
+    assert facts["is_within_bounds"].tolist() == [True, True, False, True, True]
     assert facts["allows_split"] == case.constraints.allow_split_physical_axes
     planned = case.model_copy(update={"plan": Split(per_device_batch=2.0, allow_split_physical_axes=False)})
     assert not observe(planned, None, candidates_of({"fsdp": 128}))["allows_split"]
@@ -304,7 +304,7 @@ def test_verdicts_say_what_fires_where() -> None:
     assert [rule.code for rule in verdicts.firing(5)] == ["SP312", "SP520"]
     assert [rule.code for rule in verdicts.rules] == ["SP101", "SP312", "SP520"]
     message = CATALOGUE.rule("SP520").explanation(verdicts.facts.at(5))
-    assert "kv_heads 8 % tensor 16 = 8 != 0" in message
+    assert "Tensor parallelism 16 must divide key-value heads 8" in message
 
 
 def test_a_candidate_that_two_rules_forbid_counts_once() -> None:

@@ -126,7 +126,7 @@ YAML_TEXTS: dict[str, tuple[str, str]] = {
     "a feed-forward of text": (feed_forward("dense"), "SP012"),
     # the workload
     "no sequence length": (workload("  global_batch: 64\n"), "SP011"),
-    "a sequence of 1": (workload("  sequence_length: 1\n  global_batch: 64\n"), "SP013"),
+    "a sequence of 0": (workload("  sequence_length: 0\n  global_batch: 64\n"), "SP013"),
     "a sequence of text": (workload("  sequence_length: 8k\n  global_batch: 64\n"), "SP012"),
     "a sequence in sexagesimal": (workload("  sequence_length: 1:30\n  global_batch: 64\n"), "SP012"),
     "no batch": (workload("  sequence_length: 4096\n"), "SP015"),
@@ -326,7 +326,6 @@ COMMANDS: dict[str, str] = {
     "diloco": LAUNCH + " enable_diloco=true",
     "an indexer": "python3 -m maxtext.trainers.pre_train.train model_name=deepseek3.2-671b per_device_batch_size=1",
     "an axis that is not planned": LAUNCH + " ici_tensor_sequence_parallelism=2",
-    "a short sequence": LAUNCH + " max_target_length=64",
     "a sequence of 10**30": LAUNCH + f" max_target_length={10**30}",
     "float32 activations": LAUNCH + " dtype=float32",
     "a billion microbatches": LAUNCH + " ici_pipeline_parallelism=2 num_pipeline_microbatches=2000000000",

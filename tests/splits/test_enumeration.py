@@ -15,15 +15,13 @@ from shardplan.engine.variants import expand, variants_of
 from shardplan.machine.chips import resolve_cluster
 from shardplan.spec import AXES, Case, Constraints, Runtime, Workload
 from shardplan.splits.enumeration import (
-    DCN_AXES,
-    _cross_checked,
-    _meshes,
     _ordered_factorizations,
     batch_is_legal,
-    divisors,
     enumerate_candidates,
-    pipelined_blocks,
+    legal_meshes,
 )
+from shardplan.splits.laws import DCN_AXES
+from shardplan.splits.sizes import Sizes, pipelined_blocks
 
 CASES = [
     pytest.param(case_of(DENSE_MODEL), id="dense"),
@@ -45,7 +43,7 @@ def test_degrees_multiply_to_devices_and_slices(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_mesh_is_legal_or_tallied(case: Case) -> None:
     tally: dict[str, int] = {}
-    legal = _cross_checked(case, _meshes(case, tally), tally)
+    legal = legal_meshes(case, tally)
     if case.cluster.slices == 1:
         assert len(legal) + sum(tally.values()) == _ordered_factorizations(case.cluster.devices, len(AXES))
     assert all(count > 0 for count in tally.values())
@@ -60,13 +58,13 @@ def test_ordered_factorizations_are_counted(total: int, n_axes: int) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_degrees_divide_what_they_split(case: Case) -> None:
-    found, by = enumerate_candidates(case).candidates, divisors(case)
+    found, by = enumerate_candidates(case).candidates, Sizes.of(case.architecture)
     layer = case.architecture.layers[0][0]
     tensor = found.degree("tensor")
     for size in (16, 8, layer.feed_forward.width, 32768, 2048):
         assert np.all(size % tensor == 0)
     assert np.all(2048 % found.degree("fsdp", "fsdp_transpose", "context", "expert") == 0)
-    assert np.all(by.expert % found.degree("expert") == 0)
+    assert np.all(by.experts % found.degree("expert") == 0)
     assert np.all(12 % found.degree("pipeline") == 0)
     assert np.all(case.workload.sequence_length % (512 * found.degree("context")) == 0)
 
@@ -100,16 +98,16 @@ def test_bounds_of_the_user_are_kept() -> None:
     assert enumerate_candidates(case_of(DENSE_MODEL, constraints=limits)).rejected["SP420"] > 0
     tally: dict[str, int] = {}
     case = case_of(DENSE_MODEL, constraints=Constraints(max_data_parallelism=2))
-    legal = _cross_checked(case, _meshes(case, tally), tally)
+    legal = legal_meshes(case, tally)
     assert len(legal) + sum(tally.values()) == _ordered_factorizations(case.cluster.devices, len(AXES))
 
 
-def test_balanced_context_shards_need_two_tiles_each() -> None:
-    short = enumerate_candidates(case_of(DENSE_MODEL, tokens=2048)).candidates
-    plain = Runtime(context_load_balance=False)
-    unbalanced = enumerate_candidates(case_of(DENSE_MODEL, tokens=2048, runtime=plain)).candidates
-    assert short.degree("context").max() == 2
-    assert unbalanced.degree("context").max() == 4
+def test_context_shards_are_whole_tiles() -> None:
+    assert enumerate_candidates(case_of(DENSE_MODEL, tokens=2048)).candidates.degree("context").max() == 4
+    smaller = Runtime(attention_tile_tokens=256)
+    assert (
+        enumerate_candidates(case_of(DENSE_MODEL, tokens=2048, runtime=smaller)).candidates.degree("context").max() == 8
+    )
 
 
 def test_leading_dense_layers_stay_outside_the_pipeline() -> None:

@@ -155,7 +155,8 @@ class Tally:
         again = self._recomputed(spared_by(layer, is_last=True)["attention"])
         Q, U = a.qk_width, a.v_width
         filled_Q, filled_U = Q * self._padding(Q), U * self._padding(U)
-        is_fused = runtime.tokamax_splash or runtime.fused_attention_backward
+        # Scores are computed again once in every backward pass but that of jax's two kernels, where each does it for itself.
+        is_fused = runtime.attention != "flash" or runtime.tokamax_splash or runtime.fused_attention_backward
         backward = attention_backward_flops if is_fused else attention_two_pass_flops
         for name, formula in (("forward", attention_forward_flops), ("backward", backward)):
             seconds = peak_s(formula(rows, self.T, filled_Q, filled_U, share), self.peak)

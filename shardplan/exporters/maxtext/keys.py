@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from shardplan.exporters.maxtext.model import lacking, model_flags
 from shardplan.maxtext.keys import table
-from shardplan.spec import AXES
-from shardplan.splits.enumeration import layers_per_stage
+from shardplan.maxtext.tiles import EXPERT_TILE, TILES, nearest_tile, scaled_tiles, span_of
+from shardplan.spec import AXES, default_microbatches
+from shardplan.splits.pipeline import layers_per_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shardplan.spec import Architecture, Case, Split
+    from shardplan.spec import Case, Split
 
 Value: TypeAlias = int | float | str | bool
-
-SMALLEST_TILE_TOKENS = 128
-"""Source: splash attention kernel, compute blocks are multiples of 128; reference A2."""
-TILES = (
-    "sa_block_q",
-    "sa_block_kv",
-    "sa_block_kv_compute",
-    "sa_block_q_dkv",
-    "sa_block_kv_dkv",
-    "sa_block_kv_dkv_compute",
-    "sa_block_q_dq",
-    "sa_block_kv_dq",
-)
 
 
 def flags(case: Case, split: Split) -> dict[str, Value]:
@@ -91,13 +80,12 @@ def _attention(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
     yield "attention", runtime.attention
     if runtime.attention != "flash":
         return
-    context = degree(split, "context")
-    # Guard: tokamax splash cannot split the masks of windowed layers over a context axis (reference C11).
-    cannot = context > 1 and runtime.context_strategy == "all_gather" and has_windows(case.architecture)
-    yield "use_tokamax_splash", runtime.tokamax_splash and not cannot
+    yield "use_tokamax_splash", runtime.tokamax_splash
     if runtime.fused_attention_backward:
         yield "sa_use_fused_bwd_kernel", True
-    tile = tile_tokens(case.workload.sequence_length // context, runtime.attention_tile_tokens)
+    wanted, tokens = runtime.attention_tile_tokens, case.workload.sequence_length
+    span = span_of(tokens, degree(split, "context"), runtime.context_strategy)
+    tile = nearest_tile(wanted, span.queries) or wanted
     for key in TILES:
         yield key, tile
 
@@ -109,6 +97,8 @@ def _experts(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
     yield "sparse_matmul", runtime.sparse_matmul
     if runtime.sparse_matmul:
         yield "megablox", runtime.megablox
+        if runtime.megablox and case.recipe == "fp8_full":
+            yield from _scaled_tiles(case, degree(split, "tensor"))
     else:
         yield "capacity_factor", runtime.capacity_factor
     # Guard: MaxText refuses a ragged buffer factor without expert parallelism (reference E1).
@@ -118,12 +108,22 @@ def _experts(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
         yield "float32_weight_sum", False
 
 
+def _scaled_tiles(case: Case, tensor: int) -> Iterator[tuple[str, Value]]:
+    """Tiles of fp8 grouped matmuls where MaxText's own do not divide what they lie on, in the layers with experts."""
+    blocks = (layer.feed_forward for layer, _ in case.architecture.layers)
+    width = math.gcd(*(block.width for block in blocks if block.is_moe))
+    for key, columns in scaled_tiles(max(1, width // tensor), case.architecture.model_width).items():
+        if columns % EXPERT_TILE:
+            yield key, nearest_tile(EXPERT_TILE, columns) or columns
+
+
 def _pipeline(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
     stages, runtime = degree(split, "pipeline"), case.runtime
     if stages == 1:
         return
     yield "num_layers_per_pipeline_stage", int(layers_per_stage(case, stages))
-    yield "num_pipeline_microbatches", split.pipeline_microbatches or stages
+    asked, delayed = split.pipeline_microbatches, runtime.pipeline_delay_activations
+    yield "num_pipeline_microbatches", asked or default_microbatches(stages, delayed=delayed)
     if runtime.pipeline_delay_activations:
         yield "pipeline_delay_activation_forwarding", True
     if runtime.pipeline_gather_weights != "per_iteration":
@@ -140,24 +140,11 @@ def _rest(case: Case, split: Split) -> Iterator[tuple[str, Value]]:
         yield "cast_logits_to_fp32", False
     if not runtime.scan_layers:
         yield "scan_layers", False
-    recipe = runtime.quantization or ("fp8_full" if case.workload.precision == "fp8" else "none")
-    if recipe != "none":
-        yield "quantization", recipe
+    if case.recipe != "none":
+        yield "quantization", case.recipe
         yield "use_qwix_quantization", True
 
 
 def degree(split: Split, axis: str) -> int:
     """ICI times DCN degree of a mesh axis."""
     return split.ici.get(axis, 1) * split.dcn.get(axis, 1)
-
-
-def has_windows(architecture: Architecture) -> bool:
-    """Whether any layer looks back a limited number of tokens only."""
-    return any(layer.attention.window is not None for layer, _ in architecture.layers)
-
-
-def tile_tokens(shard_tokens: int, wanted: int) -> int:
-    """Side of an attention tile: the wanted one, or the largest power of two below it that divides a context shard."""
-    if shard_tokens % wanted == 0:
-        return wanted
-    return max(SMALLEST_TILE_TOKENS, min(wanted, shard_tokens & -shard_tokens))

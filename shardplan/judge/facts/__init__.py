@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from shardplan.catalogue.thresholds import thresholds as constants
-from shardplan.judge.facts import estimates, machine, mesh, model, thresholds, workload
+from shardplan.judge.facts import estimates, laws, machine, mesh, model, thresholds, workload
 from shardplan.judge.facts.observation import Fact, Level, Observation
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "VOCABULARY", "Fact", "Facts", "Row", "names_known_by", "observe"]
 
-_MODULES: Final = (mesh, workload, model, machine, thresholds, estimates)
+_MODULES: Final = (laws, mesh, workload, model, machine, thresholds, estimates)
 VOCABULARY: Final[dict[str, Fact]] = {fact.name: fact for module in _MODULES for fact in module.FACTS}
 """Every fact by name."""
 KINDS: Final[dict[str, Kind]] = {name: fact.kind for name, fact in VOCABULARY.items()}

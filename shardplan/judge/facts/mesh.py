@@ -9,11 +9,7 @@ import numpy as np
 from shardplan.catalogue.dimension import TRUTH
 from shardplan.judge.facts.observation import Fact, Observation
 from shardplan.spec import AXES
-
-GATHERED: Final = ("fsdp", "fsdp_transpose", "context", "expert")
-"""Axes over which a dense weight is split along the model width and gathered before use. Source: MaxText 1.4."""
-BATCH: Final = ("data", "fsdp", "fsdp_transpose", "expert")
-"""Axes that split the batch. Source: MaxText 1.4."""
+from shardplan.splits.laws import BATCH, GATHERED
 
 
 def _mesh(name: str, unit: str, about: str, of: object) -> Fact:
@@ -35,15 +31,6 @@ def _axes_in_use(o: Observation) -> object:
     return sum((o.degree(axis) > 1).astype(np.int64) for axis in AXES)
 
 
-def _exceeds_bounds(o: Observation) -> object:
-    bounds = {axis: getattr(o.case.constraints, f"max_{axis}_parallelism", None) for axis in AXES}
-    beyond = np.zeros(len(o.candidates), dtype=np.bool_)
-    for axis, bound in bounds.items():
-        if bound is not None:
-            beyond |= o.degree(axis) > bound
-    return beyond
-
-
 FACTS: Final = (
     *DEGREES,
     _mesh("batch_shards", "", "Parts the batch is split into: data x fsdp x fsdp_transpose x expert.", lambda o: o.degree(*BATCH)),
@@ -59,7 +46,6 @@ FACTS: Final = (
           lambda o: o.candidates.needs_split),
     Fact("allows_split", TRUTH, "Whether splitting physical axes is allowed: allow_split_physical_axes.",
          lambda o: (o.case.plan or o.case.constraints).allow_split_physical_axes),
-    _mesh("exceeds_bounds", TRUTH, "Whether a degree exceeds a bound of the case's constraints.", _exceeds_bounds),
     _mesh("tensor_on_pair", TRUTH, "Whether tensor parallelism uses the die-to-die link of a two-device chip.",
           lambda o: o.has_pair("tensor") > 0),
     _mesh("expert_on_pair", TRUTH, "Whether expert parallelism uses the die-to-die link of a two-device chip.",

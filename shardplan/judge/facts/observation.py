@@ -11,6 +11,7 @@ import numpy as np
 from shardplan.catalogue.dimension import Kind
 from shardplan.machine import torus
 from shardplan.machine.chips import wraps
+from shardplan.splits.sizes import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,11 @@ class Observation:
     def layers(self) -> tuple[Layer, ...]:
         """The distinct layer kinds."""
         return tuple(layer for layer, _ in self.case.architecture.layers)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """What degrees must divide."""
+        return Sizes.of(self.case.architecture)
 
     @cached_property
     def rings(self) -> tuple[bool, ...]:

@@ -9,10 +9,10 @@ import numpy as np
 from shardplan.cost.network import intensity
 from shardplan.cost.tensors.routing import worst_share
 from shardplan.judge.facts.machine import dcn_intensity, ici_intensity
-from shardplan.judge.facts.mesh import GATHERED
 from shardplan.judge.facts.model import FACTS as MODEL
 from shardplan.judge.facts.observation import Fact, Observation
 from shardplan.spec import AXES
+from shardplan.splits.laws import GATHERED
 
 _MODEL: Final = {fact.name: fact for fact in MODEL}
 

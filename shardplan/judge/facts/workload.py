@@ -7,30 +7,18 @@ from typing import Any, Final
 import numpy as np
 
 from shardplan.catalogue.dimension import CHOICE, TRUTH
-from shardplan.judge.facts.mesh import BATCH
 from shardplan.judge.facts.observation import Fact, Observation
-from shardplan.splits.enumeration import layers_per_stage, pipelined_blocks
+from shardplan.splits.laws import BATCH
+from shardplan.splits.pipeline import layers_per_stage
+from shardplan.splits.sizes import attention_tile, pipelined_blocks
 
 
 def _split(name: str, unit: str, about: str, of: object) -> Fact:
     return Fact(name, unit, about, of, level="split")  # type: ignore[arg-type]
 
 
-def _rows(o: Observation) -> Any:
-    return np.rint(o.candidates.per_device_batch * o.candidates.devices).astype(np.int64)
-
-
-def _loaded_rows(o: Observation) -> Any:
-    return np.maximum(_rows(o), o.candidates.devices) * o.candidates.gradient_accumulation
-
-
 def _tokens_per_device(o: Observation) -> Any:
     return o.candidates.per_device_batch * o.case.workload.sequence_length
-
-
-def _quantization(o: Observation) -> str:
-    asked = o.case.runtime.quantization
-    return asked or {"bf16": "none", "fp8": "fp8_full"}[o.case.workload.precision]
 
 
 def _policies(o: Observation, of: Any) -> Any:
@@ -42,11 +30,11 @@ FACTS: Final = (
     Fact("sequence_length", "tokens", "Tokens of one sequence.", lambda o: o.case.workload.sequence_length),
     _split("per_device_batch", "", "Sequences a JAX device and micro-step; may be a fraction.",
            lambda o: o.candidates.per_device_batch),
-    _split("rows", "", "Sequences of one micro-step on all devices.", _rows),
+    _split("rows", "", "Sequences of one micro-step on all devices.", lambda o: o.candidates.rows),
     _split("rows_before_rounding", "", "Sequences of one micro-step before MaxText rounds them to whole ones.",
            lambda o: o.candidates.per_device_batch * o.candidates.devices),
     _split("loaded_rows", "", "Sequences the loader delivers an optimizer step: at least one a device.",
-           _loaded_rows),
+           lambda o: o.candidates.loaded_rows),
     _split("global_batch", "", "Sequences an optimizer step.", lambda o: o.candidates.global_batch),
     _split("gradient_accumulation", "", "Micro-steps an optimizer step.", lambda o: o.candidates.gradient_accumulation),
     _split("microbatches", "", "Microbatches of the pipeline in one micro-step; 1 without pipeline.",
@@ -54,9 +42,9 @@ FACTS: Final = (
     _split("repeats", "", "Times a microbatch passes each pipeline stage; 1 without pipeline.",
            lambda o: o.candidates.pipeline_repeats),
     _split("microbatch_rows", "", "Sequences of one pipeline microbatch on all devices of a stage.",
-           lambda o: _rows(o) / o.candidates.pipeline_microbatches),
+           lambda o: o.candidates.rows / o.candidates.pipeline_microbatches),
     _split("batch_per_shard", "", "Sequences of one micro-step in one shard of the batch axes.",
-           lambda o: _rows(o) / o.degree(*BATCH)),
+           lambda o: o.candidates.rows / o.degree(*BATCH)),
     _split("tokens_per_device", "tokens", "Tokens a JAX device and micro-step.", _tokens_per_device),
     _split("tokens_per_chip", "tokens", "Tokens a chip and micro-step.",
            lambda o: _tokens_per_device(o) * o.case.cluster.chip.jax_devices_per_chip),
@@ -73,8 +61,8 @@ FACTS: Final = (
            lambda o: _policies(o, lambda p: p.name == "custom")),
     _split("offloaded_tensors", "", "Named activations kept in host memory.",
            lambda o: _policies(o, lambda p: len(p.offload))),
-    Fact("attention_block_tokens", "tokens", "Rows one flash-attention tile covers, at most the sequence.",
-         lambda o: min(o.case.runtime.attention_tile_tokens, o.case.workload.sequence_length)),
+    Fact("attention_block_tokens", "tokens", "Side of a flash-attention tile; the one wanted where none fills the sequence.",
+         lambda o: attention_tile(o.case) or o.case.runtime.attention_tile_tokens),
     Fact("pipeline_blocks", "", "Blocks of layers that can be spread over pipeline stages; 1 if none.",
          lambda o: pipelined_blocks(o.case.architecture)),
     _split("layers_per_stage", "", "Blocks a pipeline stage runs a visit.",
@@ -85,11 +73,10 @@ FACTS: Final = (
          lambda o: o.profile.state_bytes),
     Fact("slice_bytes", "bytes", "Usable HBM of one slice.", lambda o: o.profile.slice_bytes),
     Fact("precision", CHOICE, "Precision of the matmuls.", lambda o: o.case.workload.precision, ("bf16", "fp8")),
-    Fact("quantization", CHOICE, "MaxText's quantization recipe.", _quantization, ("none", "int8", "fp8", "fp8_full")),
+    Fact("quantization", CHOICE, "MaxText's quantization recipe.", lambda o: o.case.recipe, ("none", "int8", "fp8", "fp8_full")),
     Fact("attention_kernel", CHOICE, "Attention kernel: tiled in VMEM, or with the whole score matrix in HBM.",
          lambda o: o.case.runtime.attention, ("flash", "dot_product")),
     Fact("is_tokamax", TRUTH, "Whether the tokamax splash kernel is used.", lambda o: o.case.runtime.tokamax_splash),
-    Fact("is_scanned", TRUTH, "Whether layers are scanned.", lambda o: o.case.runtime.scan_layers),
     Fact("is_dropless", TRUTH, "Whether experts run as grouped matmuls that drop no token (sparse_matmul).",
          lambda o: o.case.runtime.sparse_matmul),
     Fact("is_megablox", TRUTH, "Whether grouped matmuls use the megablox kernel.", lambda o: o.case.runtime.megablox),
@@ -101,19 +88,12 @@ FACTS: Final = (
          lambda o: o.case.runtime.context_strategy, ("all_gather", "ring", "ulysses")),
     Fact("is_load_balanced", TRUTH, "Whether context shards are interleaved so that causal work is even.",
          lambda o: o.case.runtime.context_load_balance),
-    Fact("is_packed", TRUTH, "Whether a sequence may hold several documents.", lambda o: o.case.runtime.packing),
-    Fact("delays_activations", TRUTH, "Whether pipeline stages forward activations one iteration late.",
-         lambda o: o.case.runtime.pipeline_delay_activations),
-    Fact("pipeline_gather", CHOICE, "When a pipeline gathers its FSDP weights.",
-         lambda o: o.case.runtime.pipeline_gather_weights, ("per_iteration", "once", "per_repeat")),
     Fact("optimizer", CHOICE, "Optimizer.", lambda o: o.case.workload.optimizer.name,
          ("adamw", "adam_pax", "sgd", "muon")),
     Fact("sets_first_moment", TRUTH, "Whether the case sets a type for the first moment.",
          lambda o: o.case.workload.optimizer.first_moment_dtype is not None),
     Fact("offloads_optimizer", TRUTH, "Whether moments live in host memory.",
          lambda o: o.case.workload.optimizer.host_offload),
-    Fact("shards_optimizer_over_data", TRUTH, "Whether moments are split over the data axis too.",
-         lambda o: o.case.workload.optimizer.shard_over_data),
     Fact("has_float32_moments", TRUTH, "Whether both moments are float32.",
          lambda o: {o.case.workload.optimizer.weight_dtype, o.case.workload.optimizer.mu_dtype} == {"float32"}),
     Fact("has_tuned_flags", TRUTH, "Whether the run uses the published LIBTPU flags of its chip.",

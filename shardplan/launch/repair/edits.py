@@ -8,13 +8,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.errors import nearest
-from shardplan.loaders.maxtext_flags.checks import COMPUTE_TILES, KEY_TILES, QUERY_TILES
 from shardplan.loaders.maxtext_flags.settings import Settings, read_settings
 from shardplan.machine.chips import resolve_cluster
 from shardplan.maxtext.keys import accept, parse, table
 from shardplan.maxtext.remat import ALIASES, POLICIES
+from shardplan.maxtext.tiles import LANES, LOCAL, TILES, nearest_tile, span_of
 from shardplan.spec import AXES
-from shardplan.splits.enumeration import DCN_AXES
+from shardplan.splits.laws import DCN_AXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 TILINGS: Final = (1, 2, 4, 8, 16, 32)
 MOST_HALVINGS: Final = 6
 MOST_LAYERS: Final = 1000
-SMALLEST_TILE_TOKENS: Final = 128
 LARGER_TILES: Final = (512, 1024, 4096)
 TRAINED: Final = frozenset({
     "max_target_length", "model_name", "opt_type", "weight_dtype", "grad_dtype", "mu_dtype", "dtype", "quantization",
@@ -194,22 +193,21 @@ def _switches(settings: Settings) -> Iterator[Edit]:
 
 
 def _tiles(settings: Settings) -> Iterator[Edit]:
-    """Attention tiles of a near power of two that divides the tokens, and sequences of whole tiles."""
+    """Attention tiles that fill the tokens, one by one and all at once, and sequences of whole tiles."""
     sequence, context = settings["max_target_length"], max(1, settings["ici_context_parallelism"])
     if sequence <= 0:
         return
-    for tile in (SMALLEST_TILE_TOKENS, *LARGER_TILES):
+    for tile in (LANES, *LARGER_TILES):
         for whole in sorted({max(tile, sequence // tile * tile), -(-sequence // tile) * tile} - {sequence}):
             yield Edit({"max_target_length": whole}, alters=True, distance=_doublings(whole, sequence))
-    for key in (*QUERY_TILES, *KEY_TILES, *COMPUTE_TILES):
-        if key not in settings.given:
+    tokens = span_of(sequence, context, str(settings["context_parallel_strategy"])).queries
+    for key in (*TILES, *(LOCAL + key for key in TILES)):
+        given = settings.given.get(key)
+        if given is None or (whole := nearest_tile(max(given, 1), tokens)) in {None, given}:
             continue
-        tokens, given = sequence // context if key in QUERY_TILES else sequence, settings[key]
-        outer = settings[COMPUTE_TILES[key]] if key in COMPUTE_TILES else tokens
-        largest = max(SMALLEST_TILE_TOKENS, min(tokens & -tokens, outer))
-        power = 1 << max(0, given.bit_length() - 1)
-        for whole in sorted({min(max(near, SMALLEST_TILE_TOKENS), largest) for near in (power, 2 * power)}):
-            yield Edit({key: whole}, distance=_doublings(whole, given))
+        yield Edit({key: whole}, distance=_doublings(whole, given))
+    if (whole := nearest_tile(LARGER_TILES[0], tokens)) is not None:
+        yield Edit(dict.fromkeys(TILES, whole), distance=_doublings(whole, LARGER_TILES[0]))
 
 
 def _pipeline(settings: Settings, counts: Mapping[str, int]) -> Iterator[Edit]:

@@ -5,51 +5,88 @@ What a Case can tell is judged by the rules of `rules/maxtext.yaml`. Numbers suc
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
+
+from shardplan.maxtext.tiles import (
+    EXPERT_TILE,
+    KERNELS,
+    LOCAL,
+    SMALLEST_FLASH_TOKENS,
+    nearest_tile,
+    scaled_tiles,
+    span_of,
+    wrong_tiles,
+)
+from shardplan.spec import default_microbatches
 
 if TYPE_CHECKING:
     from shardplan.loaders.maxtext_flags.settings import Settings
+    from shardplan.maxtext.tiles import Kernel
     from shardplan.spec import Architecture
 
-QUERY_TILES: Final = ("sa_block_q", "sa_block_q_dkv", "sa_block_q_dq")
-KEY_TILES: Final = ("sa_block_kv", "sa_block_kv_dkv", "sa_block_kv_dq")
-COMPUTE_TILES: Final = {"sa_block_kv_compute": "sa_block_kv", "sa_block_kv_dkv_compute": "sa_block_kv_dkv"}
-_LANES: Final = 128
 _MOST_MICROBATCHES: Final = 1_000_000
 _ONLY_WITH_EXPERT_AXIS: Final = ("use_random_routing", "use_ragged_sort")
 
 
-def tiles_in_use(settings: Settings) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Keys of the query tiles and of the key tiles that count: a fused backward pass has none of its own for queries."""
-    end = 2 if settings["use_tokamax_splash"] or settings["sa_use_fused_bwd_kernel"] else 3
-    return QUERY_TILES[:end], KEY_TILES[:end]
+def kernel_of(settings: Settings) -> str:
+    """The attention kernel, with MaxText's own choice made."""
+    if settings["attention"] != "autoselected":
+        return str(settings["attention"])
+    return "flash" if settings["max_target_length"] >= SMALLEST_FLASH_TOKENS else "dot_product"
 
 
-def check_tiles(settings: Settings, context: int) -> None:
-    """A1, A2: attention tiles must divide the sequence, those of queries its shard on the context axis.
+def tile_of(settings: Settings, key: str) -> int:
+    """Tokens of a tile; one for windowed layers is as for the others unless it is given."""
+    own = settings[key]
+    return int(settings[key.removeprefix(LOCAL)] if own is None else own)
 
-    Ring attention cuts keys into shards too and its tiles to a shard; Ulysses sees whole sequences.
-    """
-    sequence = settings["max_target_length"]
-    if settings["attention"] not in {"autoselected", "flash"} or sequence < _LANES or sequence % context:
+
+def kernels_in_use(settings: Settings, prefix: str = "") -> tuple[Kernel, ...]:
+    """The kernels whose tiles count: a fused backward pass has no second one."""
+    fused = settings[f"{prefix}sa_use_fused_bwd_kernel"]
+    if fused is None:
+        fused = settings["sa_use_fused_bwd_kernel"]
+    used = KERNELS[:2] if settings["use_tokamax_splash"] or fused else KERNELS
+    return tuple(kernel.of(prefix) for kernel in used)
+
+
+def check_tiles(settings: Settings, architecture: Architecture, context: int) -> None:
+    """A1, A2: attention tiles must fill what they lie on, those of windowed layers too."""
+    sequence, strategy = settings["max_target_length"], settings["context_parallel_strategy"]
+    if kernel_of(settings) != "flash" or sequence < 1 or sequence % context:
         return
-    shard, strategy = sequence // context, settings["context_parallel_strategy"]
-    spans = {"ring": (shard, shard), "ulysses": (sequence, sequence)}.get(strategy, (shard, sequence))
-    longest = shard if strategy == "ring" else sequence
-    for keys, tokens in zip(tiles_in_use(settings), spans, strict=True):
-        wrong = [key for key in keys if settings[key] < 1 or tokens % min(settings[key], longest)]
-        if not wrong:
+    span = span_of(sequence, context, strategy)
+    windows = {layer.attention.window_kind if layer.attention.window else "" for layer, _ in architecture.layers}
+    for prefix, kinds in (("", windows - {"sliding"}), (LOCAL, windows & {"sliding"})):
+        if not kinds:
             continue
-        blamed = next((key for key in wrong if key in settings.given), wrong[0])
-        shown = ", ".join(f"{key}={settings[key]}" for key in wrong)
-        what = f"the {tokens:,} tokens of a context shard" if tokens < sequence else f"a sequence of {tokens:,} tokens"
-        hint = f"the largest power of two that does is {tokens & -tokens}"
-        settings.refuse("SP015", blamed, f"{shown} must divide {what}", hint)
-    for key, outer in COMPUTE_TILES.items():
-        compute, tile = settings[key], min(settings[outer], longest)
-        if key in settings.given and (compute < 1 or compute % _LANES or tile % min(compute, longest)):
-            message = f"{key}={compute} must be a multiple of {_LANES} that divides {outer}={settings[outer]}"
-            settings.refuse("SP015", key, message)
+        for key, must in wrong_tiles(partial(tile_of, settings), span, kernels_in_use(settings, prefix)):
+            base = key.removeprefix(LOCAL)
+            blamed = key if key in settings.given or base not in settings.given else base
+            if blamed not in settings.given:
+                blamed = "max_target_length"
+            best = nearest_tile(max(1, tile_of(settings, key)), span.queries)
+            hint = "attention=dot_product has no tiles" if best is None else f"{key}={best} would do"
+            settings.refuse("SP015", blamed, f"{key}={tile_of(settings, key)} {must}", hint)
+
+
+def check_expert_tiles(settings: Settings, architecture: Architecture, tensor: int) -> None:
+    """Q5: tiles of fp8 grouped matmuls must divide the columns, of which each has a scale; megablox is the kernel with such tiles."""
+    is_scaled = settings["quantization"] == "fp8_full" and settings["use_qwix_quantization"]
+    is_grouped = settings["sparse_matmul"] and settings["megablox"] and not settings["use_tokamax_gmm"]
+    widths = {layer.feed_forward.width for layer, _ in architecture.layers if layer.feed_forward.is_moe}
+    if not (is_scaled and is_grouped):
+        return
+    for width in sorted(widths):
+        for key, columns in scaled_tiles(max(1, width // tensor), architecture.model_width).items():
+            tile = settings[key] or EXPERT_TILE
+            if tile < 1 or columns % tile:
+                message = (
+                    f"{key}={tile} must divide the {columns:,} columns it lies on: each has a scale of its own in fp8"
+                )
+                hint = f"{key}={nearest_tile(EXPERT_TILE, columns) or columns} would do"
+                settings.refuse("SP015", key if key in settings.given else "quantization", message, hint)
 
 
 def check_expert_switches(settings: Settings, expert: int) -> None:
@@ -66,7 +103,7 @@ def check_expert_switches(settings: Settings, expert: int) -> None:
 
 
 def microbatches_of(settings: Settings, architecture: Architecture, stages: int) -> int | None:
-    """Pipeline microbatches, None without a pipeline; P1, P2: stages, layers, repeats and microbatches must agree."""
+    """Pipeline microbatches, None without a pipeline; P1: repeats must agree with stages and layers."""
     if stages <= 1:
         return None
     per_stage = max(1, settings["num_layers_per_pipeline_stage"])
@@ -82,14 +119,8 @@ def microbatches_of(settings: Settings, architecture: Architecture, stages: int)
         message = f"pipeline_parallel_layers={asked} cannot be modelled yet; the whole stack has {piped}"
         settings.cannot("pipeline_parallel_layers", message)
         piped = min(asked, piped)
-    if piped % (stages * per_stage):
-        message = f"{piped} pipelined layers are not a multiple of {stages} stages x {per_stage} layers a stage"
-        legal = [str(n) for n in range(1, piped + 1) if piped % (n * per_stage) == 0]
-        hint = f"with {per_stage} a stage they divide into {', '.join(legal)} stages" if legal else None
-        settings.refuse("SP015", "num_layers_per_pipeline_stage", message, hint)
-        return None
     repeats, expected = settings["num_pipeline_repeats"], piped // (stages * per_stage)
-    if repeats not in {-1, expected}:
+    if repeats not in {-1, expected} and piped % (stages * per_stage) == 0:
         message = f"num_pipeline_repeats={repeats}, but {piped} layers / ({stages} stages x {per_stage}) = {expected}"
         settings.refuse("SP015", "num_pipeline_repeats", message)
     is_dropless = architecture.is_moe and settings["sparse_matmul"]
@@ -97,17 +128,13 @@ def microbatches_of(settings: Settings, architecture: Architecture, stages: int)
         hint = "use pipeline_fsdp_ag_per_repeat=true or sparse_matmul=false"
         message = f"a dropless mixture of experts cannot go {expected} rounds through the pipeline"
         settings.refuse("SP562", "num_layers_per_pipeline_stage", message, hint)
-    microbatches, delay = (
-        settings["num_pipeline_microbatches"],
-        settings["pipeline_delay_activation_forwarding"],
-    )
+    microbatches = settings["num_pipeline_microbatches"]
     if microbatches == -1:
-        microbatches = stages * (2 if delay else 1)
+        microbatches = default_microbatches(stages, delayed=settings["pipeline_delay_activation_forwarding"])
         settings.echo.append(f"num_pipeline_microbatches=-1 -> {microbatches}")
-    if microbatches < stages * (2 if delay else 1) or microbatches % stages:
-        least = f", at least {2 * stages} with delayed activations" if delay else ""
-        message = f"num_pipeline_microbatches is {microbatches}; expected a multiple of the {stages} stages{least}"
-        settings.refuse("SP015", "num_pipeline_microbatches", message)
+    if microbatches < 1:
+        message = f"num_pipeline_microbatches is {microbatches}; expected at least 1, or -1 for one a stage"
+        settings.refuse("SP013", "num_pipeline_microbatches", message)
         return None
     if microbatches > _MOST_MICROBATCHES:
         message = f"num_pipeline_microbatches is {microbatches}; expected at most {_MOST_MICROBATCHES:,}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.errors import suggest
-from shardplan.loaders.maxtext_flags.checks import tiles_in_use
+from shardplan.loaders.maxtext_flags.checks import kernel_of, kernels_in_use
 from shardplan.maxtext.remat import ALIASES, POLICIES, TENSORS
 from shardplan.spec import Optimizer, Runtime, Workload
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from shardplan.spec import Cluster
 
 QUANTIZATIONS: Final = {"": "none", None: "none", "int8": "int8", "fp8": "fp8", "fp8_full": "fp8_full"}
-SMALLEST_SEQUENCE: Final = 128
-"""Tokens; below it MaxText has no flash attention, and `Workload` starts here too."""
 LARGEST: Final = {"max_target_length": 2**24, "per_device_batch_size": 10**6}
 """What `Workload` and `Split` accept at most."""
 _OTHERWISE_LARGEST: Final = 10**6
@@ -68,8 +66,6 @@ def _check_sizes(settings: Settings) -> bool:
             settings.refuse("SP013", key, f"{key} is {value:g}; expected more than 0")
         elif value > largest:
             settings.cannot(key, f"{key} is {value:.6g}; expected at most {largest:,}")
-        elif key == "max_target_length" and value < SMALLEST_SEQUENCE:
-            settings.cannot(key, f"{key} is {value}; expected at least {SMALLEST_SEQUENCE}")
         else:
             continue
         fine = False
@@ -93,18 +89,16 @@ def _check_dtypes(settings: Settings) -> bool:
 
 def runtime_of(settings: Settings) -> Runtime | None:
     """Kernels, routing, context strategy, quantisation and pipeline settings."""
-    attention = settings["attention"]
-    if attention == "autoselected":
-        attention = "flash"
-        settings.echo.append("attention=autoselected -> flash")
+    attention = kernel_of(settings)
+    if attention != settings["attention"]:
+        settings.echo.append(f"attention={settings['attention']} -> {attention}")
     if not _check_choices(settings, attention):
         return None
     gather = "once" if settings["pipeline_fsdp_ag_once"] else "per_iteration"
+    tiles = [settings[kernel.queries[0]] for kernel in kernels_in_use(settings)]
     chosen: dict[str, Any] = {
         "attention": attention,
-        "attention_tile_tokens": min(
-            max(1, *(settings[key] for key in tiles_in_use(settings)[0])), LARGEST["max_target_length"]
-        ),
+        "attention_tile_tokens": min(max(1, *tiles), max(1, settings["max_target_length"])),
         "tokamax_splash": settings["use_tokamax_splash"],
         "fused_attention_backward": settings["sa_use_fused_bwd_kernel"],
         "iota_embed": settings["use_iota_embed"],

@@ -6,7 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from shardplan.loaders.maxtext_flags.checks import check_expert_switches, check_tiles, microbatches_of
+from shardplan.loaders.maxtext_flags.checks import (
+    check_expert_switches,
+    check_expert_tiles,
+    check_tiles,
+    microbatches_of,
+)
 from shardplan.loaders.maxtext_flags.parts import remat_of, runtime_of, workload_of
 from shardplan.machine.chips import resolution
 from shardplan.spec import AXES, Case, Split
@@ -43,7 +48,8 @@ def resolve(settings: Settings, architecture: Architecture, cluster: Cluster, na
     workload, runtime = workload_of(settings, cluster), runtime_of(settings)
     policy, tensors = remat_of(settings)
     microbatches = microbatches_of(settings, architecture, degrees["pipeline"])
-    check_tiles(settings, degrees["context"])
+    check_tiles(settings, architecture, degrees["context"])
+    check_expert_tiles(settings, architecture, degrees["tensor"])
     check_expert_switches(settings, degrees["expert"])
     settings.raise_problems()
     assert workload is not None, "a part that cannot be built has noted why"

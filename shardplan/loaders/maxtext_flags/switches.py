@@ -160,6 +160,11 @@ SWITCHES: Final = (
         f"opt_type=muon is for the decoder blocks {', '.join(sorted(MUON_BLOCKS))} only",
     ),
     Switch(
+        "context_parallel_strategy",
+        lambda s: s["context_parallel_strategy"] in {"ring", "ulysses"} and s["attention"] == "autoselected",
+        "context_parallel_strategy=ring and ulysses need attention=flash to be said",
+    ),
+    Switch(
         "global_parameter_scale",
         lambda s: s["global_parameter_scale"] < 1 or s["global_parameter_scale"].bit_count() != 1,
         "global_parameter_scale must be a power of two",
