@@ -64,6 +64,15 @@ SETTINGS = (
     ("mixtral-8x7b", "tpu7x-64", "runtime: {megablox: false, weight_sum_in_float32: false}"),
     ("qwen3-30b-a3b", "tpu7x-64", "runtime: {ragged_buffer_factor: 2.0, logits_in_float32: false}"),
     ("gemma3-4b", "tpu7x-16", "runtime: {tokamax_splash: true}"),
+    *(
+        ("llama3.1-8b", "tpu7x-16", f"workload: {{sequence_length: {n}}}")
+        for n in (64, 130, 192, 448, 640, 896, 1280, 2304)
+    ),
+    ("gemma3-4b", "tpu7x-16", "workload: {sequence_length: 768}"),
+    ("qwen3-30b-a3b", "tpu7x-64", "workload: {precision: fp8}"),
+    ("deepseek2-16b", "tpu7x-64", "workload: {precision: fp8}"),
+    ("gpt-oss-20b", "tpu7x-64", "workload: {precision: fp8}"),
+    ("llama3.1-8b", "tpu7x-16", "runtime: {attention_tile_tokens: 64}"),
 )
 """Settings a case may have, each with a model and a cluster."""
 

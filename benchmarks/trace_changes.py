@@ -163,6 +163,62 @@ TRACE_CHANGES: tuple[tuple[str, str, int, str, tuple[str, ...]], ...] = (
             "sa_block_kv=1024 sa_block_kv_compute=64 use_tokamax_splash=true",
             "sa_block_q=300",
             "sa_block_q=16384",
+            "sa_block_q=64", "sa_block_q=4", "sa_block_kv=256", "sa_block_kv=256 sa_block_kv_compute=256", "sa_block_kv_compute=1024",
+            "sa_block_q_dkv=64", "sa_block_q_dkv=64 packing=false", "sa_block_kv_dkv=256", "sa_block_kv_dkv_compute=64",
+            "sa_block_kv_dkv=64 sa_block_kv_dkv_compute=64", "sa_block_kv_dkv=4 sa_block_kv_dkv_compute=4", "sa_block_kv_dkv_compute=1024",
+            "sa_block_q_dq=64", "sa_block_q_dq=64 sa_use_fused_bwd_kernel=true", "sa_block_kv_dq=64",
+            "sa_block_kv_dq=64 use_tokamax_splash=true", "sa_block_kv=256 use_tokamax_splash=true",
+            "max_target_length=64", "max_target_length=64 attention=flash", "max_target_length=130", "max_target_length=192",
+            "max_target_length=320", "max_target_length=448", "max_target_length=384", "max_target_length=192 attention=dot_product",
+        ),
+    ),
+    (
+        "A2", "tpu7x-16", 1, "gemma3-4b",
+        (
+            "local_sa_block_q=300", "local_sa_block_kv=256", "local_sa_block_kv_dq=64", "sa_block_q=300 local_sa_block_q=512",
+            "local_sa_block_kv_dq=64 local_sa_use_fused_bwd_kernel=true", "local_sa_block_kv=256 local_sa_block_kv_compute=256",
+        ),
+    ),
+    ("A2", "tpu7x-16", 1, "llama3.1-8b", ("local_sa_block_q=300",)),
+    (
+        "A1", "tpu7x-16", 1, "llama3.1-8b",
+        (
+            "ici_context_parallelism=2 use_tokamax_splash=true context_parallel_strategy=ring",
+            "ici_context_parallelism=2 use_tokamax_splash=true context_parallel_strategy=ulysses context_parallel_load_balance=false",
+            *(
+                f"ici_context_parallelism=2 use_tokamax_splash=true {strategy} {change}"
+                for strategy in (
+                    "attention=flash context_parallel_strategy=ring",
+                    "attention=flash context_parallel_strategy=ulysses context_parallel_load_balance=false",
+                )
+                for change in (
+                    "sa_block_kv=256", "sa_block_kv_dkv_compute=64", "sa_block_q_dkv=64", "sa_block_q_dq=64", "max_target_length=256",
+                    "max_target_length=768", "max_target_length=1280", "max_target_length=2560",
+                )
+            ),
+        ),
+    ),
+    (
+        "Q5", "tpu7x-16", 1, "qwen3-30b-a3b",
+        tuple(
+            f"quantization=fp8_full use_qwix_quantization=true {change}".strip()
+            for change in (
+                "", "megablox=false", "use_tokamax_gmm=true", "sparse_matmul=false", "wi_tile_fwd_mlp_dim=768",
+                "wi_tile_fwd_mlp_dim=768 wi_tile_drhs_mlp_dim=768",
+                "wi_tile_fwd_mlp_dim=768 wi_tile_drhs_mlp_dim=768 ici_tensor_parallelism=2",
+                "wi_tile_fwd_mlp_dim=384 wi_tile_drhs_mlp_dim=384 ici_tensor_parallelism=2",
+                "wi_tile_fwd_mlp_dim=768 wi_tile_drhs_mlp_dim=768 ici_fsdp_transpose_parallelism=2",
+            )
+        ),
+    ),
+    (
+        "Q5", "tpu7x-16", 1, "mixtral-8x7b",
+        tuple(
+            f"quantization=fp8_full use_qwix_quantization=true {change}"
+            for change in (
+                "ici_tensor_parallelism=2", "ici_tensor_parallelism=8", "wo_tile_fwd_embed_dim=768", "wo_tile_drhs_embed_dim=768",
+                "wo_tile_fwd_mlp_dim=768", "wi_tile_fwd_embed_dim=768", "wi_tile_dlhs_mlp_dim=768", "ici_expert_parallelism=8",
+            )
         ),
     ),
     (

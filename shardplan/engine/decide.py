@@ -111,10 +111,9 @@ def judge_split(case: Case, split: Candidates, name: str) -> CheckOut:
 def _unpriceable(case: Case, split: Candidates) -> tuple[ProblemOut, ...]:
     """Every refusal of a split that is no step on this machine: another number of devices, or no whole sequence."""
     facts = observe(case, None, split)
-    rows = float(facts.at(0)["rows_before_rounding"])
     is_step = facts.at(0)["mesh_devices"] == case.cluster.devices_per_slice
     is_step &= facts.at(0)["mesh_slices"] == case.cluster.slices
-    if is_step and rows >= 1 and rows.is_integer():
+    if is_step and facts.at(0)["rows_are_whole"]:
         return ()
     known = names_known_by("split")
     rules = [rule for rule in catalogue() if rule.effect == "forbid" and rule.predicate.names <= known]

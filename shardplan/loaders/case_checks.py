@@ -81,7 +81,7 @@ def position_problems(document: Document, architecture: Architecture, workload: 
 def plan_problems(document: Document, workload: Workload, cluster: Cluster, plan: Split) -> list[Diagnostic]:
     """A plan that trains on another batch than the workload asks for."""
     wanted, made = workload.global_sequences, plan.per_device_batch * cluster.devices * plan.gradient_accumulation
-    if wanted is not None and made != wanted:
+    if wanted is not None and not math.isclose(made, wanted):
         message = (
             f"the plan makes {made:,.10g} sequences a step ({plan.per_device_batch:g} a device x {cluster.devices:,} devices x "
             f"{plan.gradient_accumulation} micro-steps), the workload asks for {wanted:,}"

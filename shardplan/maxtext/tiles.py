@@ -74,22 +74,26 @@ def nearest_tile(wanted: int, tokens: int) -> int | None:
     return min(tiles, key=lambda tile: (max(tile / wanted, wanted / tile), tile), default=None)
 
 
-def wrong_tiles(of: Callable[[str], int], span: Span, kernels: tuple[Kernel, ...]) -> Iterator[tuple[str, str]]:
-    """Each key whose tile a kernel refuses, with what it must do."""
+def wrong_tiles(
+    of: Callable[[str], int], span: Span, kernels: tuple[Kernel, ...]
+) -> Iterator[tuple[str, str, int | None]]:
+    """Each key whose tile a kernel refuses, with what is wrong with it and the nearest tile that is not."""
     for kernel in kernels:
-        for (key, unit), tokens in ((kernel.queries, span.queries), (kernel.keys, span.keys)):
-            tile = min(of(key), span.longest)
+        loaded = min(of(kernel.keys[0]), span.longest)
+        for part, tokens, what in (
+            (kernel.queries, span.queries, f"the {span.queries:,} tokens it lies on"),
+            (kernel.keys, span.keys, f"the {span.keys:,} tokens it lies on"),
+            (kernel.computes, loaded, f"{kernel.keys[0]}={loaded}"),
+        ):
+            if part is None:
+                continue
+            (key, unit), tile = part, min(of(part[0]), span.longest)
+            shown = f"{key}={of(key)}" if tile == of(key) else f"{key}={of(key)}, cut down to {tile},"
+            best = nearest_tile(max(1, tile), tokens)
             if tile < 1 or tokens % tile:
-                yield key, f"must divide the {tokens:,} tokens it lies on"
+                yield key, f"{shown} must divide {what}", best
             elif tile % unit:
-                yield key, f"must be a multiple of {unit}"
-        if kernel.computes is not None:
-            (key, unit), outer = kernel.computes, kernel.keys[0]
-            computed, loaded = min(of(key), span.longest), min(of(outer), span.longest)
-            if computed < 1 or loaded % computed:
-                yield key, f"must divide {outer}={of(outer)}"
-            elif computed % unit:
-                yield key, f"must be a multiple of {unit}"
+                yield key, f"{shown} must be a multiple of {unit}", best
 
 
 # --- grouped matmuls -----------------------------------------------------------------------------------------------

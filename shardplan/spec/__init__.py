@@ -54,7 +54,7 @@ __all__ = [
     "RematPolicy",
     "Runtime",
     "Split",
-    "default_microbatches",
     "Text",
     "Workload",
+    "default_microbatches",
 ]  # fmt: skip

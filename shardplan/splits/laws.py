@@ -7,18 +7,20 @@ and by those of `prunes` before a mesh is whole: what they refuse stays refused 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from shardplan.maxtext.axes import BATCH_AXES, FEED_FORWARD_AXES, WIDTH_AXES
 from shardplan.maxtext.tiles import LANES
 from shardplan.spec import AXES
 from shardplan.splits.pipeline import layers_per_stage, pipeline_repeats
 from shardplan.splits.sizes import Sizes, attention_tile, pipelined_blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from shardplan.spec import Case
     from shardplan.splits.candidates import Candidates
     from shardplan.units import Bools
@@ -26,10 +28,6 @@ if TYPE_CHECKING:
 Holds: TypeAlias = Any
 """A column of truths `(n,)`, or one truth."""
 
-BATCH: Final = ("data", "fsdp", "fsdp_transpose", "expert")
-"""Axes that split the batch. Source: MaxText 1.4."""
-GATHERED: Final = ("fsdp", "fsdp_transpose", "context", "expert")
-"""Axes over which a dense weight is split along the model width and gathered before use. Source: MaxText 1.4."""
 BOUNDS: Final = {
     "max_data_parallelism": ("data",),
     "max_fsdp_parallelism": ("fsdp", "fsdp_transpose"),
@@ -105,13 +103,13 @@ def tensor_divides(case: Case, c: Candidates) -> Holds:
 
 def feed_forward_divides(case: Case, c: Candidates) -> Holds:
     """Whether fsdp_transpose x tensor divides every feed-forward width."""
-    return Sizes.of(case.architecture).feed_forward_width % c.degree("fsdp_transpose", "tensor") == 0
+    return Sizes.of(case.architecture).feed_forward_width % c.degree(*FEED_FORWARD_AXES) == 0
 
 
 def width_divides(case: Case, c: Candidates) -> Holds:
     """Whether fsdp x fsdp_transpose x context x expert divides model width and latent ranks."""
     common = np.gcd(case.architecture.model_width, Sizes.of(case.architecture).latent_rank)
-    return common % c.degree(*GATHERED) == 0
+    return common % c.degree(*WIDTH_AXES) == 0
 
 
 def experts_divide(case: Case, c: Candidates) -> Holds:
@@ -127,7 +125,7 @@ def has_experts_to_split(case: Case, c: Candidates) -> Holds:
 # --- attention -----------------------------------------------------------------------------------------------------
 
 
-def sequence_has_tiles(case: Case, c: Candidates) -> Holds:
+def sequence_has_tiles(case: Case, _: Candidates) -> Holds:
     """Whether the sequence can be cut into attention tiles, or the kernel has none."""
     return case.runtime.attention != "flash" or attention_tile(case) is not None
 
@@ -169,7 +167,7 @@ def can_exchange_heads(case: Case, c: Candidates) -> Holds:
     sizes, kinds = Sizes.of(case.architecture), [layer.attention for layer, _ in case.architecture.layers]
     if runtime.attention != "flash" or not runtime.tokamax_splash or runtime.context_load_balance:
         return False
-    if sizes.kv_heads == 1 or any(a.sinks or a.kind == "mla" for a in kinds):
+    if any(a.sinks or a.kind == "mla" for a in kinds):
         return False
     common = np.gcd(sizes.kv_heads, sizes.query_heads)
     return (context > 1) & (c.dcn.context == 1) & (common % c.degree("context", "tensor") == 0)
@@ -268,12 +266,12 @@ def tokens_fill_tiles(case: Case, c: Candidates) -> Holds:
 
 def rows_spread(_: Case, c: Candidates) -> Holds:
     """Whether the sequences of a micro-step, or of one of its microbatches, spread evenly over the batch axes."""
-    return c.rows % (c.degree(*BATCH) * c.pipeline_microbatches) == 0
+    return c.rows % (c.degree(*BATCH_AXES) * c.pipeline_microbatches) == 0
 
 
 def loaded_rows_spread(_: Case, c: Candidates) -> Holds:
     """Whether the sequences of an optimizer step spread evenly over batch axes and stages."""
-    return c.loaded_rows % (c.degree(*BATCH, "pipeline")) == 0
+    return c.loaded_rows % (c.degree(*BATCH_AXES, "pipeline")) == 0
 
 
 def microbatches_fill_stages(case: Case, c: Candidates) -> Holds:
@@ -300,8 +298,8 @@ MESH_LAWS: Final = (
     Law("SP420", is_within_bounds, AXES),
     Law("SP407", keeps_inner_axes_inside, INNER_AXES),
     Law("SP520", tensor_divides, ("tensor",)),
-    Law("SP523", feed_forward_divides, ("fsdp_transpose", "tensor")),
-    Law("SP524", width_divides, GATHERED),
+    Law("SP523", feed_forward_divides, FEED_FORWARD_AXES),
+    Law("SP524", width_divides, WIDTH_AXES),
     Law("SP529", experts_divide, ("expert",)),
     Law("SP581", has_experts_to_split, ("expert",)),
     Law("SP530", sequence_has_tiles),

@@ -15,12 +15,12 @@ from places import DATA
 from shardplan import data
 from shardplan.errors import InputError
 from shardplan.exporters import maxtext
-from shardplan.maxtext.tiles import nearest_tile
 from shardplan.exporters.maxtext.text import slug, written
 from shardplan.loaders.load import load_command, load_record, parse_case
 from shardplan.loaders.presets import architecture_names, load_architecture
 from shardplan.maxtext.keys import table
 from shardplan.maxtext.remat import POLICIES, TENSORS
+from shardplan.maxtext.tiles import nearest_tile
 from shardplan.source import parse_yaml
 from shardplan.spec import AXES, Case, Optimizer, Runtime, Split
 

@@ -170,7 +170,6 @@ def test_experts_multiply_the_tokens_that_fsdp_needs() -> None:
     assert facts["expert_width_needed"][1] == pytest.approx(4 / 24 * 4 * 11_535)
     assert facts["worst_routed_rows"].tolist() == [1, 8, 2]
     assert facts["latent_rank"] == 512
-    assert facts["has_latent_attention"]
     assert facts["mtp_layers"] == case_of("deepseek3-671b").architecture.n_mtp_layers
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_cases import architecture
+from small_cases import DENSE_MODEL, GQA, MOE, MOE_MODEL, architecture, case_of
 
 from shardplan.catalogue.rules import load_catalogue
 from shardplan.data import model_configs_folder, names, rules_folder
@@ -66,8 +67,6 @@ def all_meshes(case: Case) -> Candidates:
 
 
 def laid_out(case: Case, rows: Candidates) -> Candidates:
-    from dataclasses import replace
-
     return replace(
         rows,
         pipeline_repeats=pipeline_repeats(case, rows.degree("pipeline")),
@@ -77,8 +76,6 @@ def laid_out(case: Case, rows: Candidates) -> Candidates:
 
 def all_batches(case: Case, meshes: Candidates) -> Candidates:
     """Every batch that the search lays over meshes, legal or not."""
-    from dataclasses import replace
-
     parts, stages = [], meshes.degree("pipeline")
     for batch, accumulation in enumeration._micro_steps(case, meshes):
         for times in enumeration.MICROBATCHES_PER_STAGE:
@@ -238,9 +235,11 @@ def test_the_search_keeps_what_no_rule_forbids_in_random_cases(case: Case) -> No
 # --- what MaxText refuses, said again one row at a time -----------------------------------------------------------------
 
 
-def refused(case: Case, row: dict[str, int], dcn: dict[str, int], split: dict[str, float]) -> Iterator[str]:
+def refused(  # noqa: C901, PLR0912 - a list of refusals, one after the other
+    case: Case, row: dict[str, int], dcn: dict[str, int], split: dict[str, float]
+) -> Iterator[str]:
     """Codes of the laws that one mesh breaks. Source: the checks in docs/maxtext_coverage.md, written out with plain numbers."""
-    a, r, T = case.architecture, case.runtime, case.workload.sequence_length
+    a, r = case.architecture, case.runtime
     kinds = [layer.attention for layer, _ in a.layers]
     blocks = [layer.feed_forward for layer, _ in a.layers]
     of = {axis: row[axis] * dcn[axis] for axis in AXES}
@@ -262,6 +261,22 @@ def refused(case: Case, row: dict[str, int], dcn: dict[str, int], split: dict[st
         yield "SP529"
     if ep > 1 and not any(b.is_moe for b in blocks):
         yield "SP581"
+    if r.ragged_buffer_factor > 0 and ep == 1:
+        yield "SP550"
+    if pp > 1:
+        yield from refused_stages(case, pp)
+    if case.workload.optimizer.shard_over_data:
+        if of["fsdp"] * of["fsdp_transpose"] > 1:
+            yield "SP573"
+        if case.workload.optimizer.name == "sgd":
+            yield "SP574"
+    yield from refused_attention(case, of, dcn["context"])
+    yield from refused_batch(case, of, split)
+
+
+def refused_attention(case: Case, of: dict[str, int], dcn_context: int) -> Iterator[str]:
+    a, r, T = case.architecture, case.runtime, case.workload.sequence_length
+    t, cp = of["tensor"], of["context"]
     is_flash = r.attention == "flash"
     tiles = [128 * n for n in range(1, T + 1) if 128 * n <= T and T % (128 * n) == 0]
     if is_flash and not tiles:
@@ -276,32 +291,28 @@ def refused(case: Case, row: dict[str, int], dcn: dict[str, int], split: dict[st
             yield "SP540"
         if r.context_load_balance and (cp % 2 or T % (2 * cp)):
             yield "SP541"
-        if a.n_mtp_layers and r.context_load_balance or a.n_mtp_layers > 1 and r.packing:
+        if (a.n_mtp_layers and r.context_load_balance) or (a.n_mtp_layers > 1 and r.packing):
             yield "SP546"
-        windows = {k.window_kind for k in kinds if k.window}
+        windows = {layer.attention.window_kind for layer, _ in a.layers if layer.attention.window}
         if is_flash and r.tokamax_splash and windows and (cp > 2 or "chunked" in windows):
             yield "SP545"
+    yield from refused_strategies(case, t, cp, dcn_context)
+
+
+def refused_strategies(case: Case, t: int, cp: int, dcn_context: int) -> Iterator[str]:
+    r, T = case.runtime, case.workload.sequence_length
+    kinds = [layer.attention for layer, _ in case.architecture.layers]
     has_sinks, has_mla = any(k.sinks for k in kinds), any(k.kind == "mla" for k in kinds)
-    plain = is_flash and r.tokamax_splash and not has_sinks and cp > 1
+    plain = r.attention == "flash" and r.tokamax_splash and not has_sinks and cp > 1
     if r.context_strategy == "ring" and not (plain and not (has_mla and r.packing) and T % cp**2 == 0):
         yield "SP542"
     heads = [n for k in kinds for n in (k.n_key_value_heads, k.n_query_heads)]
     spread = all(n % (cp * t) == 0 for n in heads) and math.gcd(*(k.n_key_value_heads for k in kinds)) > 1
-    local = dcn["context"] == 1 and not r.context_load_balance
+    local = dcn_context == 1 and not r.context_load_balance
     if r.context_strategy == "ulysses" and not (plain and not has_mla and spread and local):
         yield "SP543"
     if r.context_strategy != "all_gather" and any(k.window for k in kinds):
         yield "SP544"
-    if r.ragged_buffer_factor > 0 and ep == 1:
-        yield "SP550"
-    if pp > 1:
-        yield from refused_stages(case, pp)
-    if case.workload.optimizer.shard_over_data:
-        if of["fsdp"] * of["fsdp_transpose"] > 1:
-            yield "SP573"
-        if case.workload.optimizer.name == "sgd":
-            yield "SP574"
-    yield from refused_batch(case, of, split)
 
 
 def refused_stages(case: Case, pp: int) -> Iterator[str]:
@@ -352,8 +363,6 @@ def refused_batch(case: Case, of: dict[str, int], split: dict[str, float]) -> It
     cases(), st.integers(0, 2**32), st.sampled_from([0.125, 0.3, 1.0, 1.5, 2.0, 29 / 7]), st.sampled_from([1, 2, 3, 8])
 )
 def test_laws_are_what_maxtext_refuses(case: Case, seed: int, batch: float, number: int) -> None:
-    from dataclasses import replace
-
     meshes = all_meshes(case)
     rows = meshes.take(np.random.default_rng(seed).integers(0, len(meshes), 40))
     one = np.ones(40, dtype=np.int64)
@@ -366,6 +375,59 @@ def test_laws_are_what_maxtext_refuses(case: Case, seed: int, batch: float, numb
         ici, dcn = ({axis: int(mesh.column(axis)[i]) for axis in AXES} for mesh in (rows.ici, rows.dcn))
         found = {code for code, mask in masks.items() if not mask[i]}
         assert found == set(refused(case, ici, dcn, split)), (ici, dcn)
+
+
+DENSE = {"width": 6144}
+LATENT = {
+    "kind": "mla", "n_query_heads": 16, "n_key_value_heads": 16, "query_rank": 1536, "key_value_rank": 512, "nope_width": 128,
+    "rope_width": 64, "value_width": 128,
+}  # fmt: skip
+TWO_GROUPS = {"count": 3, "attention": GQA, "feed_forward": DENSE}, {"count": 58, "attention": GQA, "feed_forward": MOE}
+RING = {"tokamax_splash": True, "context_strategy": "ring"}
+ULYSSES = {"tokamax_splash": True, "context_strategy": "ulysses", "context_load_balance": False}
+
+
+def one(model: Any = DENSE_MODEL, tokens: int = 4096, **runtime: Any) -> Case:
+    return case_of(model, tokens=tokens, runtime=Runtime(**runtime))
+
+
+LINES: list[tuple[str, Case, dict[str, int], dict[str, int]]] = [
+    ("SP520", one(), {"tensor": 8}, {"tensor": 16}),
+    ("SP523", one(), {"fsdp_transpose": 512, "tensor": 4}, {"fsdp_transpose": 512, "tensor": 8}),
+    ("SP524", one(architecture({"count": 2, "attention": LATENT, "feed_forward": MOE})), {"fsdp": 512}, {"fsdp": 1024}),
+    ("SP529", one(MOE_MODEL), {"expert": 8}, {"expert": 16}),
+    ("SP581", one(), {"expert": 1}, {"expert": 2}),
+    ("SP540", one(), {"context": 8}, {"context": 16}),
+    ("SP540", one(attention="dot_product"), {"context": 4096}, {"context": 8192}),
+    ("SP540", one(tokens=1280), {"context": 2}, {"context": 4}),
+    ("SP540", one(tokens=6144, **RING), {"context": 16}, {"context": 32}),
+    ("SP540", one(tokens=2048, **ULYSSES), {"context": 8}, {"context": 3}),
+    ("SP541", one(tokens=6144), {"context": 2}, {"context": 3}),
+    ("SP541", one(tokens=6144), {"context": 6}, {"context": 4096}),
+    ("SP542", one(tokens=8192, **RING), {"context": 4}, {"context": 1}),
+    ("SP542", one(tokens=6144, **RING), {"context": 16}, {"context": 6 * 16}),
+    ("SP543", one(**ULYSSES), {"context": 8}, {"context": 16}),
+    ("SP543", one(**ULYSSES), {"context": 4, "tensor": 2}, {"context": 4, "tensor": 4}),
+    ("SP545", one(architecture({"count": 2, "attention": {**GQA, "window": 512}, "feed_forward": DENSE}), tokamax_splash=True),
+     {"context": 2}, {"context": 4}),
+    ("SP546", one(architecture({"count": 2, "attention": GQA, "feed_forward": DENSE}, n_mtp_layers=1)), {"context": 1}, {"context": 2}),
+    ("SP550", one(MOE_MODEL, ragged_buffer_factor=2.0), {"expert": 2}, {"expert": 1}),
+    ("SP560", one(), {"pipeline": 6}, {"pipeline": 8}),
+    ("SP560", one(architecture(*TWO_GROUPS)), {"pipeline": 2}, {"pipeline": 4}),
+    ("SP562", one(MOE_MODEL, pipeline_layers_per_stage=1), {"pipeline": 12}, {"pipeline": 6}),
+    ("SP563", one(pipeline_gather_weights="per_repeat"), {"pipeline": 6}, {"pipeline": 12}),
+    ("SP564", one(scan_layers=False, pipeline_layers_per_stage=2), {"pipeline": 2}, {}),
+    ("SP564", one(scan_layers=False), {"pipeline": 1}, {"pipeline": 2}),
+]  # fmt: skip
+"""Law, case, degrees that keep it, and degrees over the line (none where no degree is)."""
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line[0]} {line[2]} {line[3]}")
+def test_laws_draw_their_line(line: tuple[str, Case, dict[str, int], dict[str, int]]) -> None:
+    code, case, kept, over = line
+    law = next(law for law in LAWS if law.code == code)
+    rows = blank(kept, over)
+    assert law.mask(case, rows).tolist() == [True, not over]
 
 
 # --- one name everywhere ---------------------------------------------------------------------------------------------
@@ -381,18 +443,23 @@ def test_each_law_is_a_fact_and_the_whole_condition_of_its_rule() -> None:
         assert set(law.prunes) <= set(AXES)
 
 
+def blank(*degrees: dict[str, int]) -> Candidates:
+    """Meshes inside one slice with one sequence a device."""
+    one = np.ones(len(degrees), dtype=np.int64)
+    return Candidates(
+        ici=Mesh.of(degrees), dcn=Mesh.of([{}] * len(degrees)), per_device_batch=one * 1.0, gradient_accumulation=one,
+        pipeline_microbatches=one, pipeline_repeats=one, num_vocab_tiling=one, remat=0 * one,
+        remat_policies=(POLICIES["full"],), needs_split=one == 0,
+    )  # fmt: skip
+
+
 @RANDOM
 @given(cases(), st.data())
 def test_higher_degrees_only_break_what_prunes(case: Case, data: st.DataObject) -> None:
     """A law that prunes an axis and is broken stays broken when any degree of any axis is multiplied."""
     degrees = {axis: data.draw(st.sampled_from([1, 1, 2, 3, 4, 8])) for axis in AXES}
     more = {axis: n * data.draw(st.sampled_from([1, 2, 3])) for axis, n in degrees.items()}
-    one = np.ones(2, dtype=np.int64)
-    rows = Candidates(
-        ici=Mesh.of([degrees, more]), dcn=Mesh.of([{}, {}]), per_device_batch=one * 1.0, gradient_accumulation=one,
-        pipeline_microbatches=one, pipeline_repeats=one, num_vocab_tiling=one, remat=0 * one,
-        remat_policies=(POLICIES["full"],), needs_split=one == 0,
-    )  # fmt: skip
+    rows = blank(degrees, more)
     for law in MESH_LAWS:
         if law.prunes:
             lower, higher = law.mask(case, rows)

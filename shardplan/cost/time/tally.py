@@ -206,8 +206,15 @@ class Tally:
         return rows_per_token(self.case, ff, self.shapes.EP) if ff.is_moe else 0.0
 
     def _head(self) -> None:
-        """Logits and loss, once more for every multi-token-prediction module; tiled ones are recomputed."""
+        """Logits and loss, once more for every multi-token-prediction module; tiled ones are recomputed.
+
+        A one-hot embedding is a matmul as large, forward and for the gradient of its table: tokens have none. Source: MaxText
+        layers/embeddings.py.
+        """
         V, n_mtp = self.case.architecture.vocab_size, self.case.architecture.n_mtp_layers
+        if self.case.runtime.iota_embed:
+            lookup = Matmul("embedding", V, self.D, ("inner",), is_quantised=False)
+            self._matmul(lookup, (TRAINING_PASSES - 1) / TRAINING_PASSES, self._by_policy([0.0] * len(self.policies)))
         self._matmul(Matmul("head", self.D, V, ("outer",), is_quantised=False), 1 + n_mtp, self.shapes.tiled)
         self.sums["touched_bytes"] += (1 + n_mtp) * V * LOGIT_BYTES * LOGIT_PASSES
         if n_mtp:

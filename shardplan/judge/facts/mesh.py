@@ -8,8 +8,8 @@ import numpy as np
 
 from shardplan.catalogue.dimension import TRUTH
 from shardplan.judge.facts.observation import Fact, Observation
+from shardplan.maxtext.axes import BATCH_AXES, WIDTH_AXES
 from shardplan.spec import AXES
-from shardplan.splits.laws import BATCH, GATHERED
 
 
 def _mesh(name: str, unit: str, about: str, of: object) -> Fact:
@@ -33,12 +33,12 @@ def _axes_in_use(o: Observation) -> object:
 
 FACTS: Final = (
     *DEGREES,
-    _mesh("batch_shards", "", "Parts the batch is split into: data x fsdp x fsdp_transpose x expert.", lambda o: o.degree(*BATCH)),
+    _mesh("batch_shards", "", "Parts the batch is split into: data x fsdp x fsdp_transpose x expert.", lambda o: o.degree(*BATCH_AXES)),
     _mesh("weight_shards", "", "Parts the model width of a weight is split into: fsdp x fsdp_transpose x context x expert.",
-          lambda o: o.degree(*GATHERED)),
+          lambda o: o.degree(*WIDTH_AXES)),
     _mesh("feed_forward_shards", "", "Parts the feed-forward width is split into: fsdp_transpose x tensor.",
           lambda o: o.degree("fsdp_transpose", "tensor")),
-    _mesh("ici_gathered", "", "Devices of a slice among which dense weights are gathered.", lambda o: o.ici(*GATHERED)),
+    _mesh("ici_gathered", "", "Devices of a slice among which dense weights are gathered.", lambda o: o.ici(*WIDTH_AXES)),
     _mesh("mesh_devices", "", "Product of the ICI degrees: devices the mesh takes in a slice.", lambda o: o.ici(*AXES)),
     _mesh("mesh_slices", "", "Product of the DCN degrees: slices the mesh takes.", lambda o: o.dcn(*AXES)),
     _mesh("axes_in_use", "", "Mesh axes of a degree above 1.", _axes_in_use),

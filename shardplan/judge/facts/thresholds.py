@@ -11,8 +11,8 @@ from shardplan.cost.tensors.routing import worst_share
 from shardplan.judge.facts.machine import dcn_intensity, ici_intensity
 from shardplan.judge.facts.model import FACTS as MODEL
 from shardplan.judge.facts.observation import Fact, Observation
+from shardplan.maxtext.axes import WIDTH_AXES
 from shardplan.spec import AXES
-from shardplan.splits.laws import GATHERED
 
 _MODEL: Final = {fact.name: fact for fact in MODEL}
 
@@ -23,7 +23,7 @@ def _model(o: Observation, name: str) -> Any:
 
 def gather_axes(o: Observation) -> tuple[str, ...]:
     """Axes over which the weights that bind are gathered: experts stay split over the expert axis."""
-    return tuple(axis for axis in GATHERED if axis != "expert" or not o.case.architecture.is_moe)
+    return tuple(axis for axis in WIDTH_AXES if axis != "expert" or not o.case.architecture.is_moe)
 
 
 def _sparsity(o: Observation) -> Any:

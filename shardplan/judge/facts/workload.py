@@ -8,7 +8,7 @@ import numpy as np
 
 from shardplan.catalogue.dimension import CHOICE, TRUTH
 from shardplan.judge.facts.observation import Fact, Observation
-from shardplan.splits.laws import BATCH
+from shardplan.maxtext.axes import BATCH_AXES
 from shardplan.splits.pipeline import layers_per_stage
 from shardplan.splits.sizes import attention_tile, pipelined_blocks
 
@@ -44,7 +44,7 @@ FACTS: Final = (
     _split("microbatch_rows", "", "Sequences of one pipeline microbatch on all devices of a stage.",
            lambda o: o.candidates.rows / o.candidates.pipeline_microbatches),
     _split("batch_per_shard", "", "Sequences of one micro-step in one shard of the batch axes.",
-           lambda o: o.candidates.rows / o.degree(*BATCH)),
+           lambda o: o.candidates.rows / o.degree(*BATCH_AXES)),
     _split("tokens_per_device", "tokens", "Tokens a JAX device and micro-step.", _tokens_per_device),
     _split("tokens_per_chip", "tokens", "Tokens a chip and micro-step.",
            lambda o: _tokens_per_device(o) * o.case.cluster.chip.jax_devices_per_chip),

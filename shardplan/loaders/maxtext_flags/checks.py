@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from shardplan.maxtext.tiles import (
     EXPERT_TILE,
     KERNELS,
+    LANES,
     LOCAL,
     SMALLEST_FLASH_TOKENS,
     nearest_tile,
@@ -61,14 +62,13 @@ def check_tiles(settings: Settings, architecture: Architecture, context: int) ->
     for prefix, kinds in (("", windows - {"sliding"}), (LOCAL, windows & {"sliding"})):
         if not kinds:
             continue
-        for key, must in wrong_tiles(partial(tile_of, settings), span, kernels_in_use(settings, prefix)):
+        for key, message, best in wrong_tiles(partial(tile_of, settings), span, kernels_in_use(settings, prefix)):
             base = key.removeprefix(LOCAL)
             blamed = key if key in settings.given or base not in settings.given else base
             if blamed not in settings.given:
                 blamed = "max_target_length"
-            best = nearest_tile(max(1, tile_of(settings, key)), span.queries)
-            hint = "attention=dot_product has no tiles" if best is None else f"{key}={best} would do"
-            settings.refuse("SP015", blamed, f"{key}={tile_of(settings, key)} {must}", hint)
+            hint = "no tile would do; attention=dot_product has none" if best is None else f"{key}={best} would do"
+            settings.refuse("SP015", blamed, message, hint)
 
 
 def check_expert_tiles(settings: Settings, architecture: Architecture, tensor: int) -> None:
