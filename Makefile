@@ -75,6 +75,14 @@ $(MAXTEXT_VENV)/.ready:
 	$(MAXTEXT_VENV)/bin/python -m pip install --quiet 'maxtext[tpu]==$(MAXTEXT_VERSION)'
 	@touch $@
 
+$(MAXTEXT_VENV)-%/.ready: ## Create the environment of an older release, such as .venv-maxtext-0.2.1
+	$(MAXTEXT_PYTHON) -m venv $(MAXTEXT_VENV)-$*
+	$(MAXTEXT_VENV)-$*/bin/python -m pip install --quiet 'maxtext[tpu]==$*'
+	@touch $@
+
+maxtext-acceptance-%: $(READY) $(MAXTEXT_VENV)-%/.ready ## The same for an older release, such as maxtext-acceptance-0.2.1
+	$(BIN)/python -m benchmarks.acceptance --python $(MAXTEXT_VENV)-$*/bin/python --release $*
+
 verify-corpus: $(READY) $(MAXTEXT_VENV)/.ready ## Compile the corpus of configurations again (hours)
 	$(BIN)/python -m benchmarks.corpus --python $(MAXTEXT_VENV)/bin/python
 

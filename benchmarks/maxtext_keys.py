@@ -53,14 +53,14 @@ APPROXIMATE = """use_tokamax_gmm use_gmm_v2 use_gmm_v2_heuristic_tiling matmul_p
     sa_bwd_dkv_megacore dq_reduction_steps use_max_logit_estimate use_splash_scheduler dropout_rate
     use_random_routing use_custom_sort_vjp router_topk_matmul_vjp enable_rampup_batch_size
     moe_use_direct_token_gather use_gather_mosaic_kernel optimize_mesh_for_tpu_v6e shard_mode ring_scan_unroll
-    context_parallel_reorder_strategy skip_step_on_spikes trainable_parameters_mask
+    context_parallel_reorder_strategy skip_step_on_spikes trainable_parameters_mask use_sft use_tunix_gradient_accumulation elastic_enabled
     optimize_mesh_for_tpu_v6e compile_xla_flags check_vma remove_size_one_mesh_axis_from_type"""
 # Cannot be modelled: any value but the default is refused by name.
 REFUSED = """logical_axis_rules logical_axis_rules_for_eval override_logical_axis_rules mesh_axes data_sharding
     context_sharding ulysses_context_sharding custom_mesh custom_mesh_and_rule custom_mesh_and_rule_for_eval
     internal_compile subslice_shape input_data_sharding_logical_axes enable_diloco enable_streaming_diloco
-    use_indexer use_batch_split_schedule use_manual_quantization use_lineage use_m3_model use_dpo use_sft use_grpo
-    dpo lora lora_input_adapters_path hf_lora_adapter_path use_multimodal use_audio parameter_memory_host_offload
+    use_indexer use_batch_split_schedule use_manual_quantization use_lineage use_m3_model use_dpo use_grpo
+    dpo lora lora.enable_lora lora_input_adapters_path hf_lora_adapter_path use_multimodal use_audio parameter_memory_host_offload
     use_ring_of_experts num_moe_token_chunks num_moe_emb_chunks moe_topk_before_ep_all_gather te_moe_block
     te_gmm_quantization moe_quantize_token_all_gather moe_quantize_combine_bwd_method shard_embed_moe_on_fsdp
     moe_dispatch_no_expert_sharding moe_dropless_fallback moe_expert_input_dim padded_base_moe_mlp_dim
@@ -69,8 +69,8 @@ REFUSED = """logical_axis_rules logical_axis_rules_for_eval override_logical_axi
     first_num_hash_layers mhc_expansion_rate engram_layers partial_rotary_factor use_sliced_mla_proj
     use_mla_absorbed_mqa use_jax_splash use_ragged_attention experimental_sa_quant_q_fp8 experimental_sa_quant_k_fp8
     force_q_layout use_qk_clip mla_qk_head_chunk_size csa_qk_head_chunk_size use_untrainable_positional_embedding
-    training_objective hardware use_tunix_gradient_accumulation weight_sparsity_n weight_sparsity_m
-    quant_cfg_path compiled_trainstep_file base_config elastic_enabled
+    training_objective hardware weight_sparsity_n weight_sparsity_m
+    quant_cfg_path base_config
     ici_diloco_parallelism dcn_diloco_parallelism
     ici_context_usp_ulysses_parallelism dcn_context_usp_ulysses_parallelism
     ici_context_autoregressive_parallelism dcn_context_autoregressive_parallelism
@@ -104,6 +104,15 @@ def kind(annotation: Any) -> str | list[Any]:  # noqa: PLR0911 - one return a fo
     return {bool: "bool", int: "int", float: "float", str: "text", list: "list", dict: "map"}.get(annotation, "any")
 
 
+def fields_of(configuration: Any) -> dict[str, Any]:
+    """Fields of the configuration by key, those of nested ones as `outer.inner`, which is how a command line gives them."""
+    found = dict(configuration.model_fields)
+    for name, field in configuration.model_fields.items():
+        inner = getattr(field.annotation, "model_fields", {})
+        found |= {f"{name}.{key}": nested for key, nested in inner.items()}
+    return found
+
+
 def model_values(path: Path) -> dict[str, Any]:
     """What a model file sets."""
     import yaml
@@ -119,16 +128,17 @@ def main(out: Path) -> None:
     folder = Path(configuration.__file__).parent
     base = yaml.safe_load((folder / "base.yml").read_text())
     effects: dict[str, str] = {}
+    fields = fields_of(configuration.MaxTextConfig)
     for effect, names in {
         "modelled": MODELLED, "architecture": ARCHITECTURE, "approximate": APPROXIMATE, "refused": REFUSED,
         "ignored": IGNORED,
     }.items():  # fmt: skip
         for name in names.split():
             assert effects.get(name, effect) == effect, name
-            assert name in configuration.MaxTextConfig.model_fields, name
+            assert name in fields, name
             effects[name] = effect
     rows = []
-    for name, field in sorted(configuration.MaxTextConfig.model_fields.items()):
+    for name, field in sorted(fields.items()):
         default = base.get(name, field.default if isinstance(field.default, (bool, int, float, str)) else None)
         effect = effects.get(name, "inert")
         default = None if default == "None" else default

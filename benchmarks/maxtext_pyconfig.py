@@ -8,6 +8,7 @@ out, then no mesh is made.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import itertools
 import json
@@ -15,9 +16,11 @@ import logging
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 os.environ.update(JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1")
+BASE = str(Path(importlib.util.find_spec("maxtext").submodule_search_locations[0]) / "configs" / "base.yml")
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ def judge(entry: dict[str, Any], pyconfig: Any, maxtext_utils: Any) -> str | Non
     """Why MaxText refuses the configuration or its mesh; None if it takes both."""
     os.environ.pop("XLA_FLAGS", None)
     try:
-        config = pyconfig._initialize_pydantic(["", *entry["argv"]])  # noqa: SLF001 - the one that raises
+        # The one that raises, by its name before and after 0.2.3.
+        read = getattr(pyconfig, "_initialize_pydantic", None) or pyconfig.initialize_pydantic
+        config = read(["", BASE, *entry["argv"]])
         if machine := entry.get("machine"):
             maxtext_utils.create_device_mesh(pyconfig.HyperParameters(config), devices(machine))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any refusal is a result

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from shardplan.catalogue.dimension import CHOICE, TRUTH, Kind, format_quantity
 from shardplan.catalogue.predicate import Predicate, parse
 from shardplan.catalogue.thresholds import thresholds
 from shardplan.errors import Diagnostic, InputError, suggest
+from shardplan.maxtext.releases import release_of, releases
 from shardplan.source import build, read_document
 from shardplan.spec import Input, Text
 
@@ -45,6 +46,16 @@ class Effect(Input):
     """Groups of `flags.yaml` to launch with; with `advise` only."""
 
 
+def _release(name: str) -> str:
+    """A release of the history, by its name there."""
+    if name not in {release.name for release in releases()}:
+        raise ValueError("expected the name of a MaxText release in rules/maxtext/releases.json")
+    return name
+
+
+Release = Annotated[Text, AfterValidator(_release)]
+
+
 class Entry(Input):
     """One rule as written."""
 
@@ -60,6 +71,8 @@ class Entry(Input):
     hint: LongText | None = None
     """What to do about it; `{fact}` as in the message."""
     why: LongText
+    since: Release | None = None
+    """The first MaxText release it holds for; None if it holds for all."""
     sources: Annotated[tuple[Text, ...], Field(min_length=1)]
     examples: Annotated[tuple[dict[str, bool | int | float | str], ...], Field(min_length=2)]
     """Facts of a case each, with `fires`: whether the rule fires on it."""
@@ -120,9 +133,10 @@ class Rule:
         """Whether it is judged with; removed rules stay in the catalogue to keep their code."""
         return self.entry.status != "removed"
 
-    def concerns(self, chip: str) -> bool:
-        """Whether it is judged with on a chip: flags are advised only where they were seen."""
-        return self.is_active and (self.chips is None or chip in self.chips)
+    def concerns(self, chip: str, maxtext: str | None) -> bool:
+        """Whether it is judged with on a chip, where flags are advised only if they were seen there, and under a MaxText."""
+        is_in_force = self.entry.since is None or release_of(maxtext).release.has(self.entry.since)
+        return self.is_active and is_in_force and (self.chips is None or chip in self.chips)
 
     def message(self, facts: Mapping[str, Any]) -> str:
         """The message with one candidate's numbers."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from shardplan.cli.help import exit_codes
-from shardplan.cli.options import OutputOption, RankOption, WidthOption
+from shardplan.cli.options import LaunchMaxTextOption, OutputOption, RankOption, WidthOption
 
 EXIT_CODES = exit_codes(
     yes="every configuration fits",
@@ -43,6 +43,7 @@ def check(
         str | None,
         typer.Option("--from", metavar="FILE", help="JSON lines of id, topology, slices and flags; - for stdin."),
     ] = None,
+    maxtext: LaunchMaxTextOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="Let at risk count as does not fit.")] = False,
     fix: Annotated[
         bool, typer.Option("--fix", help="Find the smallest change of flags that makes it legal and fitting.")
@@ -58,6 +59,8 @@ def check(
       shardplan check --plan plan.json --rank 2
       shardplan check --accelerator tpu7x-256 --slices 1 -- \
         python3 -m maxtext.trainers.pre_train.train base.yml model_name=llama3.1-8b ici_fsdp_parallelism=-1
+      shardplan check --maxtext auto --accelerator v5p-256 -- \
+        python3 -m MaxText.train MaxText/configs/base.yml model_name=llama2-7b
       shardplan check --from configurations.jsonl -o json
       shardplan check --fix --plan plan.json --rank 2
     """
@@ -77,14 +80,14 @@ def check(
     from shardplan.render.check import check_page
 
     if case is not None:
-        judged = gate.check_case(case)
+        judged = gate.check_case(case, maxtext)
     elif plan is not None:
-        judged = gate.check_plan(plan, rank or 1, fix=fix)
+        judged = gate.check_plan(plan, rank or 1, maxtext=maxtext, fix=fix)
     elif from_file is not None:
-        judged = gate.check_lines(from_file, fix=fix)
+        judged = gate.check_lines(from_file, maxtext=maxtext, fix=fix)
     else:
         assert command is not None, "one of the four was given"
-        judged = gate.check_command(command, accelerator, slices, fix=fix)
+        judged = gate.check_command(command, accelerator, slices, maxtext=maxtext, fix=fix)
     if judged.results:
         show(judged.results, lambda: check_page(judged.results), output, width)
     if judged.unreadable:

@@ -33,6 +33,11 @@ def print_problems(problems: Iterable[ProblemOut]) -> None:
     print_diagnostics(Diagnostic(problem.code, problem.message, None, problem.hint) for problem in problems)
 
 
+def print_warning(text: str) -> None:
+    """What a result does not say and should be known before it is used."""
+    _say(f"warning: {text}")
+
+
 def diagnostic_lines(diagnostic: Diagnostic, *, color: bool = False) -> list[str]:
     """`place: error CODE: message`, and the hint below it."""
     error, hint = (f"{_RED}error{_PLAIN}", f"{_CYAN}hint{_PLAIN}") if color else ("error", "hint")

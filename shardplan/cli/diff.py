@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shardplan.cli.options import OutputOption, WidthOption
+from shardplan.cli.options import LaunchMaxTextOption, OutputOption, WidthOption
 
 _REFERENCE = "a case with a plan section, FILE#RANK of a case or of recommend -o json, flags, or a launch command"
 OldArgument = Annotated[str, typer.Argument(metavar="OLD", help=f"File: {_REFERENCE}.")]
@@ -33,6 +33,7 @@ def diff(  # noqa: PLR0917 - one argument an option
     rank_new: RankNewOption = None,
     accelerator: AcceleratorOption = None,
     slices: SlicesOption = None,
+    maxtext: LaunchMaxTextOption = None,
     output: OutputOption = None,
     width: WidthOption = None,
 ) -> None:
@@ -53,7 +54,7 @@ def diff(  # noqa: PLR0917 - one argument an option
     from shardplan.render.diff import diff_page
 
     sides = [
-        read_planned(reference, rank=rank, accelerator=accelerator, slices=slices)
+        read_planned(reference, rank=rank, accelerator=accelerator, slices=slices, maxtext=maxtext)
         for reference, rank in ((old, rank_old), (new, rank_new))
     ]
     result = compare(*sides)

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from shardplan.cli.options import OutputOption, RankOption, WidthOption
+from shardplan.cli.options import MaxTextOption, OutputOption, RankOption, WidthOption
 
 
 def explain(
     what: Annotated[str, typer.Argument(metavar="CASE|CODE", help="YAML file of a case, or the code of a rule.")],
     rank: RankOption = None,
+    maxtext: MaxTextOption = None,
     output: OutputOption = None,
     width: WidthOption = None,
 ) -> None:
@@ -33,5 +34,5 @@ def explain(
     from shardplan.loaders.load import load_case
     from shardplan.render.explain import explain_page
 
-    explanation = explain_plan(load_case(what), rank)
+    explanation = explain_plan(load_case(what, maxtext), rank)
     show(explanation, lambda: explain_page(explanation), output, width)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shardplan.cli.options import CaseArgument, Objective, ObjectiveOption, RankOption
+from shardplan.cli.options import CaseArgument, MaxTextOption, Objective, ObjectiveOption, RankOption
 from shardplan.exporters import load_exporter
 
 if TYPE_CHECKING:
@@ -27,18 +27,20 @@ def command_of(name: str) -> Callable[..., None]:
     exporter = load_exporter(name)
     settings = {setting.name.replace("-", "_"): setting for setting in exporter.SETTINGS}
 
-    def command(case: str, rank: int | None, objective: Objective, **values: str | None) -> None:
+    def command(case: str, rank: int | None, objective: Objective, maxtext: str | None, **values: str | None) -> None:
         from shardplan.cli.output import emit
         from shardplan.exporters.launch import Job
 
         given = {settings[key]: value for key, value in values.items() if value is not None}
         _refuse_unknown(given)
-        emit(exporter.export(Job(*_planned(case, rank, objective, for_maxtext=exporter.FOR_MAXTEXT), given)))
+        chosen = _planned(case, rank, objective, release=maxtext, for_maxtext=exporter.FOR_MAXTEXT)
+        emit(exporter.export(Job(*chosen, given)))
 
     declared: dict[str, tuple[Any, Any]] = {
         "case": (CaseArgument, inspect.Parameter.empty),
         "rank": (RankOption, None),
         "objective": (ObjectiveOption, Objective.STEP_TIME),
+        "maxtext": (MaxTextOption, None),
         **{key: (_option(setting), None) for key, setting in settings.items()},
     }
     command.__name__, command.__doc__ = name, exporter.ABOUT
@@ -64,7 +66,9 @@ def _refuse_unknown(given: dict[Setting, str]) -> None:
             raise typer.BadParameter(message, param_hint=f"--{setting.name}")
 
 
-def _planned(case: str, rank: int | None, objective: Objective, *, for_maxtext: bool = True) -> tuple[Case, ChoiceOut]:
+def _planned(
+    case: str, rank: int | None, objective: Objective, *, release: str | None = None, for_maxtext: bool = True
+) -> tuple[Case, ChoiceOut]:
     """The case in a file and its own plan, or that of a rank; ends the command with exit code 1 if it does not fit."""
     from shardplan.cli.diagnostics import print_problems
     from shardplan.cli.output import finish
@@ -75,7 +79,7 @@ def _planned(case: str, rank: int | None, objective: Objective, *, for_maxtext: 
     from shardplan.launch.gate import plan_of_rank
     from shardplan.loaders.load import load_case
 
-    loaded = load_case(case)
+    loaded = load_case(case, release)
     if for_maxtext:
         model_flags(loaded.architecture)  # says at once what MaxText cannot express
     if rank is None and loaded.plan is not None:
@@ -84,9 +88,22 @@ def _planned(case: str, rank: int | None, objective: Objective, *, for_maxtext: 
         if own.choice.verdict == "does_not_fit":
             print_problems(own.problems)
             finish(ExitCode.NO)
-        return loaded, own.choice
+        return loaded, _all_said(own.choice, is_told=for_maxtext)
     plan = decide(loaded, top=rank or 1, objective=objective.value)
     if not plan.plans:
         print_problems(plan.problems)
         finish(ExitCode.NO)
-    return loaded, plan_of_rank(plan, rank or 1)
+    return loaded, _all_said(plan_of_rank(plan, rank or 1), is_told=for_maxtext)
+
+
+def _all_said(choice: ChoiceOut, *, is_told: bool) -> ChoiceOut:
+    """The plan, after a word on standard error of what its release cannot express."""
+    from shardplan.cli.diagnostics import print_warning
+    from shardplan.exporters.maxtext import written
+
+    if is_told and choice.flags_lost:
+        lost = ", ".join(f"{key}={written(value)}" for key, value in choice.flags_lost.items())
+        print_warning(
+            f"MaxText {choice.maxtext_release} cannot express {lost}: left out, so what starts is another plan"
+        )
+    return choice

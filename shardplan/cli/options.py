@@ -27,6 +27,22 @@ WidthOption = Annotated[
     int | None,
     typer.Option("--width", metavar="N", min=20, max=1000, help="Columns of a table; by default the terminal's."),
 ]
+MaxTextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--maxtext",
+        metavar="RELEASE",
+        help="MaxText to plan for: a version, tag, commit or date; by default the case's, then the newest known.",
+    ),
+]
+LaunchMaxTextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--maxtext",
+        metavar="RELEASE|auto",
+        help="MaxText to judge under: a version, tag, commit or date; auto finds those that take it. By default the newest.",
+    ),
+]
 ObjectiveOption = Annotated[Objective, typer.Option("--objective", help="What plans are ranked by.")]
 RankOption = Annotated[
     int | None,

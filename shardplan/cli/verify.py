@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shardplan.cli.options import CaseArgument, OutputOption, RankOption, WidthOption
+from shardplan.cli.options import CaseArgument, MaxTextOption, OutputOption, RankOption, WidthOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,7 @@ def verify(  # noqa: PLR0917 - one argument an option
     rank: RankOption = None,
     top: TopOption = None,
     python: PythonOption = None,
+    maxtext: MaxTextOption = None,
     time_limit: LimitOption = 1800.0,
     cache: CacheOption = True,
     output: OutputOption = None,
@@ -63,7 +64,7 @@ def verify(  # noqa: PLR0917 - one argument an option
     from shardplan.verify.runner import cache_folder
 
     environment = find_environment(str(python) if python else None)
-    loaded = load_case(case)
+    loaded = load_case(case, maxtext)
     one = None if top else chosen(loaded, rank)
     plans = list(decide(loaded, top).plans) if top else [one.choice] if one else []
     results: list[VerifyOut] = [

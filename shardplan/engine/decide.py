@@ -11,12 +11,13 @@ from shardplan.cost.tensors.parameters import active_parameters, total_parameter
 from shardplan.data import rules_folder
 from shardplan.engine.fixes import bigger_cases, fixes_for
 from shardplan.engine.priced import Priced
-from shardplan.engine.reasons import notes
+from shardplan.engine.reasons import notes, release_notes
 from shardplan.engine.search import Found, Question, search, search_strategies
 from shardplan.judge.facts import KINDS, names_known_by, observe
 from shardplan.judge.judge import judge
 from shardplan.judge.profile import Profile, profile
 from shardplan.machine.chips import resolution, wraps
+from shardplan.maxtext.releases import release_of
 from shardplan.plan import (
     CheckOut,
     ChoiceOut,
@@ -74,7 +75,7 @@ def decide(case: Case, top: int = 5, objective: Objective = "step-time") -> Plan
         closest=closest,
         problems=() if plans else tuple(_problems(found, closest)),
         fixes=() if plans else tuple(_ways_out(case, closest, objective)),
-        notes=(*case.architecture.notes, *notes(seen, plans, objective)),
+        notes=(*case.architecture.notes, *release_notes(case), *notes(seen, plans, objective)),
     )
 
 
@@ -94,7 +95,10 @@ def check_split(case: Case, split: Candidates, name: str) -> CheckOut:
 def judge_split(case: Case, split: Candidates, name: str) -> CheckOut:
     """The verdict on one configuration (the only candidate), with everything that stands in its way."""
     if problems := _unpriceable(case, split):
-        return CheckOut(id=name, verdict="invalid", problems=problems, choice=None, notes=case.architecture.notes)
+        release = release_of(case.runtime.maxtext).release.name
+        return CheckOut(
+            id=name, verdict="invalid", problems=problems, choice=None, notes=case.architecture.notes, release=release
+        )
     priced = Priced.of(case, profile(case), catalogue(), split)
     facts = priced.facts.at(0)
     forbidding = [rule for rule in priced.verdicts.firing(0) if rule.effect == "forbid"]
@@ -105,7 +109,8 @@ def judge_split(case: Case, split: Candidates, name: str) -> CheckOut:
     if any(rule.family != "memory" for rule in forbidding):
         verdict = "invalid"
     choice = priced.choice(0, 1).model_copy(update={"verdict": verdict})
-    return CheckOut(id=name, verdict=verdict, problems=problems, choice=choice, notes=case.architecture.notes)
+    release, notes = choice.maxtext_release, (*case.architecture.notes, *release_notes(case))
+    return CheckOut(id=name, verdict=verdict, problems=problems, choice=choice, notes=notes, release=release)
 
 
 def _unpriceable(case: Case, split: Candidates) -> tuple[ProblemOut, ...]:

@@ -56,7 +56,7 @@ def fixes_for(case: Case, split: Split) -> tuple[FixOut, ...]:
 
 def _changed_flags(case: Case, split: Split, change: Change) -> dict[str, maxtext.Value]:
     """The launch flags that differ after a change."""
-    before, after = maxtext.flags_if_any(case, split), maxtext.flags_if_any(change.case, change.split)
+    before, after = maxtext.flags_if_any(case, split)[0], maxtext.flags_if_any(change.case, change.split)[0]
     return {key: value for key, value in after.items() if before.get(key) != value}
 
 

@@ -10,6 +10,7 @@ from shardplan.engine.ranking import fit_classes
 from shardplan.exporters import maxtext
 from shardplan.judge.facts import Facts, observe
 from shardplan.judge.judge import Verdicts, judge
+from shardplan.maxtext.releases import release_of
 from shardplan.plan import (
     ChoiceOut,
     CollectiveOut,
@@ -74,11 +75,13 @@ class Priced:
         policy, lacks = candidates.policy_at(row), maxtext.lacking(case.architecture)
         seconds = float(time.estimate_s[row])
         global_batch = round(float(candidates.global_batch[row]))
+        flags, lost = maxtext.flags_if_any(case, split)
+        release = release_of(case.runtime.maxtext).release.name
         return ChoiceOut(
             rank=rank,
             verdict=self.verdict(row),
-            launchable=not lacks,
-            why_not_launchable=f"MaxText lacks {lacks}" if lacks else None,
+            launchable=not (lacks or lost),
+            why_not_launchable=_why_not(release, lacks, lost),
             mesh=MeshOut(ici=split.ici, dcn=split.dcn),
             strategy=strategy_of(split.ici, split.dcn),
             remat_policy=policy.name,
@@ -117,7 +120,9 @@ class Priced:
                 RuleOut(code=rule.code, severity=rule.entry.severity, explanation=rule.explanation(facts))
                 for rule in self.verdicts.firing(row)
             ),
-            maxtext_flags=maxtext.flags_if_any(case, split),
+            maxtext_flags=flags,
+            maxtext_release=release,
+            flags_lost=lost,
             libtpu_init_args=self._libtpu_init_args(row),
         )
 
@@ -187,3 +192,11 @@ def strategy_of(ici: Mapping[str, int], dcn: Mapping[str, int]) -> str:
 
 def _at(columns: Mapping[str, Any], row: int) -> dict[str, float]:
     return {name: float(column[row]) for name, column in columns.items()}
+
+
+def _why_not(release: str, lacks: str | None, lost: Mapping[str, maxtext.Value]) -> str | None:
+    """What keeps MaxText, or the release asked for, from launching a plan; None if nothing does."""
+    if lacks:
+        return f"MaxText lacks {lacks}"
+    shown = ", ".join(f"{key}={maxtext.written(value)}" for key, value in lost.items())
+    return f"MaxText {release} cannot express {shown}" if lost else None

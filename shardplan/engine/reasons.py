@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardplan.catalogue.thresholds import threshold
+from shardplan.cost.memory.release_band import release_band
 from shardplan.engine.ranking import PRINCIPLE
+from shardplan.maxtext.releases import release_of
 from shardplan.units import format_bytes
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
     from shardplan.judge.profile import Profile
     from shardplan.plan import ChoiceOut
+    from shardplan.spec import Case
 
 
 def notes(seen: Profile, plans: Sequence[ChoiceOut], objective: str) -> Iterator[str]:
@@ -31,6 +34,15 @@ def notes(seen: Profile, plans: Sequence[ChoiceOut], objective: str) -> Iterator
     if table is not None:
         reason = f"the table's best, {why_lower(first, table)}"
     yield f"the decision table ({seen.row}) says {seen.strategy}; the cost model says {first.strategy}: {reason}"
+
+
+def release_notes(case: Case) -> Iterator[str]:
+    """What is to be said of the MaxText release a case is for: that another was asked for, that its memory is less sure."""
+    meant = release_of(case.runtime.maxtext)
+    if meant.note:
+        yield meant.note
+    if share := release_band(case):
+        yield f"the compiler has not confirmed memory under MaxText {meant.release}: the band has {share:.0%} for that"
 
 
 def why_lower(choice: ChoiceOut, following: ChoiceOut) -> str:

@@ -8,18 +8,22 @@ others or keep them on the host.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shardplan.cost.estimate import step_time_of
 from shardplan.cost.memory.total import memory
-from shardplan.maxtext.remat import ALIASES, POLICIES, TENSORS, custom
+from shardplan.maxtext.releases import release_of
+from shardplan.maxtext.remat import ALIASES, POLICIES, TENSORS, as_kept_by, custom, exists_in
+from shardplan.maxtext.tables import table
 from shardplan.splits.candidates import concatenated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from shardplan.maxtext.releases import Release
     from shardplan.spec import Case, RematPolicy
     from shardplan.splits.candidates import Candidates
 
@@ -46,12 +50,24 @@ class Variants:
 def variants_of(case: Case, splits: Candidates) -> Variants:
     """The variants to try: what the user fixed, else every named policy and the custom sets worth trying."""
     wanted, tiling = case.constraints.remat, case.constraints.num_vocab_tiling
-    tilings = VOCAB_TILINGS if tiling == "auto" else (tiling,)
+    has_tilings = "num_vocab_tiling" in table(_release(case).name).keys
+    tilings = (tiling,) if tiling != "auto" else VOCAB_TILINGS if has_tilings else (1,)
     if isinstance(wanted, dict):
-        return Variants((custom(wanted),), tilings)
+        return Variants(_of_release(case, (custom(wanted),)), tilings)
     if wanted != "auto":
-        return Variants((POLICIES[ALIASES.get(wanted, wanted)],), tilings)
-    return Variants((*POLICIES.values(), *_custom_sets(by_value(case, plainest(splits)))), tilings)
+        return Variants(_of_release(case, (POLICIES[ALIASES.get(wanted, wanted)],)), tilings)
+    policies = (*POLICIES.values(), *_custom_sets(by_value(case, plainest(splits))))
+    return Variants(tuple(filter(partial(exists_in, _release(case)), _of_release(case, policies))), tilings)
+
+
+def _of_release(case: Case, policies: Sequence[RematPolicy]) -> tuple[RematPolicy, ...]:
+    """Policies as the case's MaxText release keeps them, each once."""
+    has_experts = case.architecture.is_moe
+    return tuple(dict.fromkeys(as_kept_by(_release(case), policy, has_experts=has_experts) for policy in policies))
+
+
+def _release(case: Case) -> Release:
+    return release_of(case.runtime.maxtext).release
 
 
 def expand(case: Case, rows: Candidates, variants: Variants) -> Candidates:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from shardplan.errors import Diagnostic, InputError
-from shardplan.exporters.maxtext.text import TRAINER, TRIAL, slug, written
+from shardplan.exporters.maxtext.text import TRIAL, launcher, slug, written
 from shardplan.machine.chips import default_shape
 from shardplan.plan.choice import plan_name
 
@@ -48,7 +48,7 @@ class Job:
     def words(self) -> list[str]:
         """The launch without its output folder, word by word, unquoted."""
         flags = (f"{key}={written(value)}" for key, value in self.choice.maxtext_flags.items())
-        return ["python3", "-m", TRAINER, f"run_name={self.name}", *TRIAL, *flags]
+        return [*launcher(self.choice.maxtext_release), f"run_name={self.name}", *TRIAL, *flags]
 
     @property
     def libtpu_init_args(self) -> str:

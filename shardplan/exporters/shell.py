@@ -22,7 +22,7 @@ set -euo pipefail
   base_output_directory="$BASE_OUTPUT_DIRECTORY"
   "$@"
 )
-shardplan check --accelerator {accelerator} --slices {slices} -- "${{launch[@]}}" >&2 || {{
+shardplan check --accelerator {accelerator} --slices {slices}{release} -- "${{launch[@]}}" >&2 || {{
   code=$?
   case $code in
     1) reason="it does not fit" ;;
@@ -51,17 +51,20 @@ FOR_MAXTEXT: Final = True
 def export(job: Job) -> str:
     """The script; it stops with the check's own exit code unless that is 0."""
     from shardplan.exporters.launch import tpu_type
+    from shardplan.exporters.maxtext.text import launcher
+    from shardplan.maxtext.releases import newest
 
     folder = job.given.get(FOLDER)
     known = f"BASE_OUTPUT_DIRECTORY={shlex.quote(folder)}" if folder is not None else _ASK
-    arguments = job.libtpu_init_args
+    arguments, started = job.libtpu_init_args, len(launcher(job.choice.maxtext_release))
     return _SCRIPT.format(
         title=job.title,
         folder=known,
         environment=f"export LIBTPU_INIT_ARGS={shlex.quote(arguments)}\n" if arguments else "",
-        words="\n  ".join([" ".join(map(shlex.quote, job.words[:3])), *map(shlex.quote, job.words[3:])]),
+        words="\n  ".join([" ".join(map(shlex.quote, job.words[:started])), *map(shlex.quote, job.words[started:])]),
         accelerator=tpu_type(job.case.cluster),
         slices=job.case.cluster.slices,
+        release=f" --maxtext {release}" if (release := job.choice.maxtext_release) != newest().name else "",
     )
 
 

@@ -74,7 +74,7 @@ def judge(facts: Facts, rules: Iterable[Rule]) -> Verdicts:
     fired: list[Rule] = []
     masks: dict[str, Bools] = {}
     for rule in rules:
-        if rule.concerns(facts.chip):
+        if rule.concerns(facts.chip, facts.maxtext):
             mask = _mask(rule, facts)
             if mask.any():
                 fired.append(rule)

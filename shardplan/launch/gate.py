@@ -9,19 +9,21 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.engine.decide import check_split
-from shardplan.errors import Diagnostic, ExitCode, InputError, InvalidShardingError, Mark
+from shardplan.errors import Diagnostic, ExitCode, InputError, Mark
 from shardplan.launch.repair.patch import Attempt, patch_for
-from shardplan.loaders.load import load_case, load_command, load_record
-from shardplan.plan import CheckOut, ChoiceOut, PlanOut, ProblemOut
+from shardplan.launch.verdict import verdict_on
+from shardplan.loaders.load import load_command, load_record, parse_case
+from shardplan.plan import CheckOut, ChoiceOut, PlanOut
 from shardplan.source import build, parse_json, read_document, read_text
 from shardplan.source.files import decode
 from shardplan.splits.enumeration import split_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from shardplan.loaders.maxtext_flags import Launch
 
@@ -39,23 +41,25 @@ class Judged:
     """Errors of the lines that could not be read."""
 
 
-def check_case(path: str) -> Judged:
+def check_case(path: str, maxtext: str | None = None) -> Judged:
     """The verdict on the `plan` section of a case."""
-    case = load_case(path)
+    document = read_document(path)
+    case = parse_case(document, Path(path).parent, maxtext)
     if case.plan is None:
         hint = "add one, or ask shardplan recommend for plans"
         raise InputError([Diagnostic("SP011", "the case has no section plan to check", Mark(path), hint)])
-    return Judged((check_split(case, split_rows(case, case.plan), case.name),))
+    result = check_split(case, split_rows(case, case.plan), case.name)
+    return Judged((_placed(result, document.mark(("plan",))),))
 
 
-def check_plan(path: str, rank: int, *, fix: bool = False) -> Judged:
+def check_plan(path: str, rank: int, *, maxtext: str | None = None, fix: bool = False) -> Judged:
     """The verdict on one plan of what `recommend -o json` (or yaml) printed, by the flags it would be launched with."""
     document = read_document(path)
     plan = build(PlanOut, document)
     choice = plan_of_rank(plan, rank, document.mark(("plans",)))
     record = flag_record(plan, choice)
-    result = _verdict(record["id"], partial(load_record, record))
-    return Judged((_mended(result, Attempt.of_record(record)) if fix else result,))
+    result = verdict_on(record["id"], partial(load_record, record), maxtext or choice.maxtext_release)
+    return Judged((_mended(result, Attempt.of_record(record, result.release)) if fix else result,))
 
 
 def flag_record(plan: PlanOut, choice: ChoiceOut) -> dict[str, Any]:
@@ -65,16 +69,28 @@ def flag_record(plan: PlanOut, choice: ChoiceOut) -> dict[str, Any]:
         "topology": f"{plan.cluster.chip}-{'x'.join(map(str, plan.cluster.topology))}",
         "slices": plan.cluster.slices,
         "flags": dict(choice.maxtext_flags),
+        "maxtext": choice.maxtext_release,
     }
 
 
-def check_command(words: Sequence[str], accelerator: str | None, slices: int | None, *, fix: bool = False) -> Judged:
+def check_command(
+    words: Sequence[str],
+    accelerator: str | None,
+    slices: int | None,
+    *,
+    maxtext: str | None = None,
+    fix: bool = False,
+) -> Judged:
     """The verdict on a MaxText command line."""
-    result = _verdict("command", partial(load_command, words, accelerator=accelerator, slices=slices))
-    return Judged((_mended(result, Attempt.of_command(words, accelerator, slices)) if fix else result,))
+
+    def load(release: str | None) -> Launch:
+        return load_command(words, accelerator=accelerator, slices=slices, maxtext=release)
+
+    result = verdict_on("command", load, maxtext)
+    return Judged((_mended(result, Attempt.of_command(words, accelerator, slices, result.release)) if fix else result,))
 
 
-def check_lines(path: str, *, fix: bool = False) -> Judged:
+def check_lines(path: str, *, maxtext: str | None = None, fix: bool = False) -> Judged:
     """The verdicts on JSON lines of `{"id", "topology", "slices", "flags"}`; `-` reads stdin."""
     if path == STDIN:
         name, text = "stdin", decode(sys.stdin.buffer.read(MAX_LINES_BYTES), "stdin")
@@ -87,8 +103,11 @@ def check_lines(path: str, *, fix: bool = False) -> Judged:
             continue
         try:
             record = _record(line, name)
-            result = _verdict(str(record.get("id") or f"line {number}"), partial(load_record, record))
-            results.append(_mended(result, Attempt.of_record(record)) if fix else result)
+            result = verdict_on(
+                str(record.get("id") or f"line {number}"), partial(load_record, record), maxtext or _release(record)
+            )
+            result = _placed(result, Mark(name, number))
+            results.append(_mended(result, Attempt.of_record(record, result.release)) if fix else result)
         except InputError as error:
             unreadable += (_at_line(diagnostic, name, number) for diagnostic in error.diagnostics)
     if not results and not unreadable:
@@ -117,14 +136,12 @@ def exit_code(judged: Judged, *, at_risk_is_no: bool) -> ExitCode:
     return ExitCode.YES
 
 
-def _verdict(name: str, load: Callable[[], Launch]) -> CheckOut:
-    try:
-        launch = load()
-    except InvalidShardingError as error:
-        problems = tuple(ProblemOut(code=d.code, message=d.message, hint=d.hint) for d in error.diagnostics)
-        return CheckOut(id=name, verdict="invalid", problems=problems, choice=None)
-    result = check_split(launch.case, split_rows(launch.case, launch.split), name)
-    return result.model_copy(update={"notes": (*launch.echo, *launch.notes, *result.notes)})
+def _placed(result: CheckOut, mark: Mark | None) -> CheckOut:
+    """The verdict with every problem placed that has no place of its own."""
+    if mark is None or mark.line is None:
+        return result
+    problems = (problem.model_copy(update={"place": problem.place or str(mark)}) for problem in result.problems)
+    return result.model_copy(update={"problems": tuple(problems)})
 
 
 def _mended(result: CheckOut, attempt: Attempt | None) -> CheckOut:
@@ -132,6 +149,11 @@ def _mended(result: CheckOut, attempt: Attempt | None) -> CheckOut:
     if result.verdict == "fits" or attempt is None:
         return result
     return result.model_copy(update={"patch": patch_for(attempt)})
+
+
+def _release(record: dict[str, Any]) -> str | None:
+    """The release a record names, if it is one that can be asked for."""
+    return found if isinstance(found := record.get("maxtext"), str) and found else None
 
 
 def _record(line: str, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardplan.engine.chosen import chosen
-from shardplan.errors import Diagnostic, InputError, Mark
+from shardplan.errors import Diagnostic, InputError, InvalidShardingError, Mark
 from shardplan.launch.diff import Planned
 from shardplan.launch.gate import flag_record, plan_of_rank
 from shardplan.loaders.load import load_command, load_record, parse_case
@@ -24,7 +24,12 @@ _STRUCTURED = {".yaml", ".yml", ".json"}
 
 
 def read_planned(
-    reference: str, *, rank: int | None = None, accelerator: str | None = None, slices: int | None = None
+    reference: str,
+    *,
+    rank: int | None = None,
+    accelerator: str | None = None,
+    slices: int | None = None,
+    maxtext: str | None = None,
 ) -> Planned:
     """The plan a reference stands for; InputError or InvalidShardingError with all that is wrong with it.
 
@@ -33,15 +38,16 @@ def read_planned(
     path, number = _taken_apart(reference)
     rank = number or rank
     if Path(path).suffix.lower() in _STRUCTURED:
-        return _of_document(read_document(path), Path(path), rank)
+        return _of_document(read_document(path), Path(path), rank, maxtext)
     text = read_text(path)
     if text.lstrip().startswith("{"):
         lines = [line for line in text.split("\n") if line.strip()]
         line = (rank or 1) - 1
         if line >= len(lines):
             raise InputError([Diagnostic("SP014", f"there is no line {line + 1}: {len(lines)} lines", Mark(path))])
-        return _of_document(parse_json(lines[line], path), Path(path), None)
-    return _of_launch(load_command([f"{text.strip()} "], accelerator=accelerator, slices=slices), Path(path).name)
+        return _of_document(parse_json(lines[line], path), Path(path), None, maxtext)
+    launch = load_command([f"{text.strip()} "], accelerator=accelerator, slices=slices, maxtext=maxtext)
+    return _of_launch(launch, Path(path).name)
 
 
 def _taken_apart(reference: str) -> tuple[str, int | None]:
@@ -52,16 +58,16 @@ def _taken_apart(reference: str) -> tuple[str, int | None]:
     return match[1], int(match[2])
 
 
-def _of_document(document: Document, path: Path, rank: int | None) -> Planned:
+def _of_document(document: Document, path: Path, rank: int | None, maxtext: str | None) -> Planned:
     """A case, a printed plan or a record of flags, by their keys."""
     value: Any = document.value
     if isinstance(value, dict) and "flags" in value:
-        return _of_launch(load_record(value), str(value.get("id") or path.name))
+        return _of_launch(load_record(value, maxtext), str(value.get("id") or path.name))
     if isinstance(value, dict) and "shardplan_version" in value:
         plan = build(PlanOut, document)
         choice = plan_of_rank(plan, rank or 1, document.mark(("plans",)))
-        return _of_launch(load_record(flag_record(plan, choice)), f"{plan.case}#{choice.rank}")
-    case = parse_case(document, path.parent)
+        return _of_launch(load_record(flag_record(plan, choice), maxtext), f"{plan.case}#{choice.rank}")
+    case = parse_case(document, path.parent, maxtext)
     if case.plan is not None and rank is None:
         return Planned(case.name, case, case.plan)
     found = chosen(case, rank)
@@ -71,4 +77,6 @@ def _of_document(document: Document, path: Path, rank: int | None) -> Planned:
 
 
 def _of_launch(launch: Launch, name: str) -> Planned:
+    if launch.drift:
+        raise InvalidShardingError(launch.drift)
     return Planned(name, launch.case, launch.split)

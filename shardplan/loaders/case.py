@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field
 
-from shardplan.errors import Diagnostic, InputError
+from shardplan.errors import Diagnostic, InputError, Mark
 from shardplan.loaders.case_checks import (
     batch_problems,
     optimizer_problems,
     plan_problems,
     position_problems,
     precision_problems,
+    release_problems,
     remat_problems,
 )
 from shardplan.machine.chips import resolve_cluster
+from shardplan.maxtext.releases import release_of
+from shardplan.maxtext.tables import table
 from shardplan.maxtext.tiles import LANES, nearest_tile
 from shardplan.source import Document, build
 from shardplan.spec import (
@@ -40,8 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pydantic import BaseModel
-
-    from shardplan.errors import Mark
 
     ArchitectureOf = Callable[[str, Mark], Architecture]
 
@@ -89,8 +90,10 @@ class CaseInput(Input):
     """One way to split the work, for `check`."""
 
 
-def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
-    """The case a document describes; `architecture_of` finds a model that is given by name or path.
+def read_case(document: Document, architecture_of: ArchitectureOf, maxtext: str | None = None) -> Case:
+    """The case a document describes, for the MaxText release it names unless another one is asked for.
+
+    `architecture_of` finds a model that is given by name or path.
 
     Raises InputError with everything that is wrong, in the order of the text.
     """
@@ -106,6 +109,7 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
         cluster = _attempt(problems, lambda: _cluster(document))
     constraints = _attempt(problems, lambda: _section(Constraints, document, "constraints")) or Constraints()
     runtime = _attempt(problems, lambda: _section(Runtime, document, "runtime")) or Runtime()
+    runtime, of_release = _under(maxtext, runtime, document)
     plan = None
     if written.get("plan") is not None:
         plan = _attempt(problems, lambda: build(Split, document, ("plan",)))
@@ -117,6 +121,7 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
         problems += optimizer_problems(document, architecture, workload)
     if workload and cluster and plan is not None:
         problems += plan_problems(document, workload, cluster, plan)
+    problems += release_problems(architecture, runtime, of_release)
     if architecture and workload and cluster and plan is None:
         problems += batch_problems(document, architecture, workload, cluster, runtime)
     if problems:
@@ -136,17 +141,26 @@ def read_case(document: Document, architecture_of: ArchitectureOf) -> Case:
     )
 
 
+def _under(maxtext: str | None, runtime: Runtime, document: Document) -> tuple[Runtime, Mark | None]:
+    """The runtime under another MaxText if one is asked for, and where the release is named."""
+    if maxtext is None:
+        return runtime, document.mark(("runtime", "maxtext"))
+    return runtime.model_copy(update={"maxtext": maxtext}), Mark("--maxtext")
+
+
 def _with_kernel(runtime: Runtime, architecture: Architecture, workload: Workload) -> Runtime:
     """The runtime with the attention kernels where the case does not choose them.
 
     Flash attention needs whole tiles in the sequence. Every published Ironwood recipe uses the faster splash kernel, tokamax;
     layers with windows do not get it: with context parallelism MaxText cannot build it for them (reference, check C11).
+    Releases before maxtext-tutorial-v1.2.0 have no such kernel.
     """
     chosen: dict[str, Any] = {}
     if "attention" not in runtime.model_fields_set and nearest_tile(LANES, workload.sequence_length) is None:
         chosen["attention"] = "dot_product"
     has_windows = any(layer.attention.window for layer, _ in architecture.layers)
-    if "tokamax_splash" not in runtime.model_fields_set and not has_windows:
+    is_there = "use_tokamax_splash" in table(release_of(runtime.maxtext).release.name).keys
+    if "tokamax_splash" not in runtime.model_fields_set and not has_windows and is_there:
         chosen["tokamax_splash"] = True
     return runtime.model_copy(update=chosen)
 

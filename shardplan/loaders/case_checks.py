@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from shardplan.errors import Diagnostic, suggest
-from shardplan.maxtext.keys import MUON_BLOCKS, table
+from shardplan.errors import Diagnostic, InputError, suggest
+from shardplan.maxtext.keys import MUON_BLOCKS
+from shardplan.maxtext.releases import SHARED_OTHERWISE_SINCE, release_of
 from shardplan.maxtext.remat import ALIASES, POLICIES, TENSORS
+from shardplan.maxtext.tables import first_with_model, table
 from shardplan.maxtext.tiles import nearest_tile
 
 if TYPE_CHECKING:
+    from shardplan.errors import Mark
     from shardplan.source import Document
     from shardplan.spec import Architecture, Cluster, Constraints, Runtime, Split, Workload
 
@@ -65,6 +68,23 @@ def optimizer_problems(document: Document, architecture: Architecture, workload:
         return []
     message = f"MaxText has no muon for {name} (decoder block {block}), only for {', '.join(sorted(MUON_BLOCKS))}"
     return [Diagnostic("SP015", message, document.mark(("workload", "optimizer")), "use optimizer: adamw")]
+
+
+def release_problems(architecture: Architecture | None, runtime: Runtime, mark: Mark | None) -> list[Diagnostic]:
+    """A MaxText release that is not known, or has not what the case needs of it."""
+    try:
+        release = release_of(runtime.maxtext, mark).release
+    except InputError as error:
+        return list(error.diagnostics)
+    problems, name = [], architecture.maxtext_model_name if architecture else None
+    if name is not None and name in table().models and name not in table(release.name).models:
+        since = first_with_model(name)
+        problems.append(Diagnostic("SP015", f"MaxText {release} has no model {name}: it came with {since}", mark))
+    strategy = runtime.context_strategy
+    if strategy != "all_gather" and not release.has(SHARED_OTHERWISE_SINCE):
+        message = f"MaxText {release} has no context_strategy {strategy} on TPUs: it came with {SHARED_OTHERWISE_SINCE}"
+        problems.append(Diagnostic("SP015", message, mark, "use all_gather"))
+    return problems
 
 
 def position_problems(document: Document, architecture: Architecture, workload: Workload) -> list[Diagnostic]:

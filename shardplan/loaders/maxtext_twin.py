@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardplan.data import model_configs_folder, names
 from shardplan.loaders.huggingface_carried import lost_scaling
-from shardplan.maxtext.keys import table
+from shardplan.maxtext.tables import table
 from shardplan.source import build, read_document, read_text
 from shardplan.spec import Architecture
 

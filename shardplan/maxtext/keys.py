@@ -1,17 +1,10 @@
-"""The keys of MaxText's configuration: type, default, and what a value other than the default means to shardplan.
-
-The table is data, `rules/maxtext/keys.json`, written from an installed MaxText by `benchmarks/maxtext_keys.py`.
-"""
+"""One key of MaxText's configuration: type, default, what a value other than the default means to shardplan; reading values."""
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
-
-from shardplan import data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,26 +39,6 @@ class Key:
     kind: str | tuple[Any, ...]
     """bool, int, float, text, list, map or any, with `?` where null is allowed; or the tuple of choices."""
     default: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Every key of one MaxText release, and what each `model_name` sets."""
-
-    release: str
-    keys: dict[str, Key]
-    models: dict[str, dict[str, Any]]
-
-
-@cache
-def table() -> Table:
-    """The table of the release shardplan emits flags for."""
-    raw = json.loads((data.rules_folder() / "maxtext" / "keys.json").read_text(encoding="utf-8"))
-    keys = {
-        name: Key(effect, tuple(kind) if isinstance(kind, list) else kind, default)
-        for name, (effect, kind, default) in raw["keys"].items()
-    }
-    return Table(raw["maxtext"], keys, raw["models"])
 
 
 def parse(text: str) -> Any:

@@ -5,13 +5,15 @@ Source: MaxText 0.2.5 layers/nnx_decoders.py get_remat_policy; reference section
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from shardplan.maxtext.tables import table
 from shardplan.spec import RematPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from shardplan.maxtext.releases import Release
     from shardplan.spec import Split
 
 ATTENTION_INPUTS = frozenset({"query_proj", "key_proj", "value_proj", "kv_proj", "qkv_proj"})
@@ -57,6 +59,30 @@ def custom(tensors: Mapping[str, str]) -> RematPolicy:
         device=frozenset(n for n, where in tensors.items() if where == "device"),
         offload=frozenset(n for n, where in tensors.items() if where == "offload"),
     )
+
+
+EXPERT_PRODUCTS: Final = {name: f"moe_{name}" for name in ("mlpwi_0", "mlpwi_1", "mlpwo")}
+"""Products of dense layers, and those of experts that bore the same names until c73595a. Source: MaxText PR #3414."""
+
+
+def as_kept_by(release: Release, policy: RematPolicy, *, has_experts: bool) -> RematPolicy:
+    """What a policy keeps under a release: products of experts go where those of dense layers go while both have one name."""
+    if not has_experts or release.has("c73595a") or (policy.name != "custom" and not release.has("0.1.0")):
+        return policy
+    kept = dict(policy.tensors)
+    for dense, routed in EXPERT_PRODUCTS.items():
+        place = kept.get(dense) or kept.get(routed)
+        kept |= dict.fromkeys((dense, routed), place) if place else {}
+    return policy if kept == policy.tensors else custom(kept)
+
+
+def exists_in(release: Release, policy: RematPolicy) -> bool:
+    """Whether a release has a name for everything a custom policy keeps; the others are of all releases."""
+    known, shared = (
+        table(release.name).keys,
+        {} if release.has("c73595a") else {r: d for d, r in EXPERT_PRODUCTS.items()},
+    )
+    return policy.name != "custom" or all(shared.get(name, name) in known for name in policy.tensors)
 
 
 def policy_of(split: Split) -> RematPolicy:

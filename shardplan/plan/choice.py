@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 SCHEMA_VERSION = "1.0"
+NEWEST_MAXTEXT = "0.2.5"
+"""What a record that does not say its release is for: the newest one known."""
 
 Verdict = Literal["fits", "at_risk", "does_not_fit", "invalid"]
 
@@ -120,4 +122,8 @@ class ChoiceOut(Output):
     intensity: tuple[IntensityOut, ...]
     rules: tuple[RuleOut, ...]
     maxtext_flags: dict[str, int | float | str | bool]
+    maxtext_release: str = NEWEST_MAXTEXT
+    """The release the flags are for."""
+    flags_lost: dict[str, int | float | str | bool] = {}
+    """Flags of the newest release that this one cannot express."""
     libtpu_init_args: tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shardplan.plan.choice import SCHEMA_VERSION, ChoiceOut, Output, Verdict
+from shardplan.plan.choice import NEWEST_MAXTEXT, SCHEMA_VERSION, ChoiceOut, Output, Verdict
 
 
 class ProfileOut(Output):
@@ -37,6 +37,8 @@ class ProblemOut(Output):
     code: str
     message: str
     hint: str | None = None
+    place: str | None = None
+    """File and line, where it comes from a file."""
 
 
 class FixOut(Output):
@@ -81,6 +83,10 @@ class CheckOut(Output):
     notes: tuple[str, ...] = ()
     choice: ChoiceOut | None
     fixes: tuple[FixOut, ...] = ()
+    release: str = NEWEST_MAXTEXT
+    """The MaxText release it is judged under."""
+    releases_accepting: tuple[str, ...] = ()
+    """With `auto`, or where the release does not take it: the releases that do, newest first."""
     patch: PatchOut | None = None
     """With --fix, for what does not fit or is invalid; null where no change was found."""
 

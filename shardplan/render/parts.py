@@ -106,7 +106,12 @@ def rules_fired(choice: ChoiceOut) -> Grid:
 def problems(found: tuple[ProblemOut, ...], title: str = "problems") -> Grid:
     """What stands in the way, with the ways out."""
     columns = (Column("code"), Column("problem"), Column("hint", under="problem"))
-    return Grid(title, columns, tuple(texts(Text(p.code, "bad"), p.message, p.hint or "") for p in found))
+    return Grid(title, columns, tuple(texts(Text(p.code, "bad"), _placed(p), p.hint or "") for p in found))
+
+
+def _placed(problem: ProblemOut) -> str:
+    """What is wrong, after the file and line it is in."""
+    return f"{problem.place}: {problem.message}" if problem.place else problem.message
 
 
 def fixes(found: tuple[FixOut, ...]) -> Grid:

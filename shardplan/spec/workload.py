@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from shardplan.spec.scalars import Count, Dtype, Flag, Input, Precision
+from shardplan.spec.scalars import Count, Dtype, Flag, Input, Precision, Text
 
 
 class Optimizer(Input):
@@ -128,5 +128,7 @@ class Runtime(Input):
     """Pass activations on one iteration later, to hide the transfer."""
     pipeline_gather_weights: Literal["per_iteration", "once", "per_repeat"] = "per_iteration"
     """When a stage gathers its FSDP shards."""
+    maxtext: Text | None = None
+    """MaxText release the plan is for: a version, tag or commit; by default the newest known here."""
     tuned_flags: Flag = True
     """Assume the published LIBTPU flag group of the chip (SparseCore offload, clock state) in the time model."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from shardplan.maxtext.axes import BATCH_AXES, FEED_FORWARD_AXES, WIDTH_AXES
+from shardplan.maxtext.tables import axes_of
 from shardplan.maxtext.tiles import LANES
 from shardplan.spec import AXES
 from shardplan.splits.pipeline import layers_per_stage, pipeline_repeats
@@ -79,6 +80,12 @@ def is_within_bounds(case: Case, c: Candidates) -> Holds:
         if (most := getattr(case.constraints, name)) is not None:
             within = within & (c.degree(*axes) <= most)
     return within
+
+
+def release_has_axes(case: Case, c: Candidates) -> Holds:
+    """Whether MaxText has every axis in use, in the release that is asked for."""
+    known = axes_of(case.runtime.maxtext)
+    return np.all([c.degree(axis) == 1 for axis in AXES if axis not in known], axis=0)
 
 
 def can_be_laid_out(case: Case, c: Candidates) -> Holds:
@@ -296,6 +303,7 @@ _ROUNDING: Final = 1e-9
 
 MESH_LAWS: Final = (
     Law("SP420", is_within_bounds, AXES),
+    Law("SP517", release_has_axes, AXES),
     Law("SP407", keeps_inner_axes_inside, INNER_AXES),
     Law("SP520", tensor_divides, ("tensor",)),
     Law("SP523", feed_forward_divides, FEED_FORWARD_AXES),

@@ -27,7 +27,12 @@ def verify(  # noqa: PLR0913 - one argument an option of the command
     progress: Callable[[str, float], None],
     cache: Path | None,
 ) -> VerifyOut:
-    """One plan compiled and compared. Raises InputError where the compiler cannot be asked."""
+    """One plan compiled and compared. Raises InputError where the compiler, or that MaxText, cannot be asked."""
+    installed, asked = environment.versions["maxtext"], choice.maxtext_release
+    # Guard: a release that is a commit has no version to compare.
+    if case.runtime.maxtext is not None and asked[0].isdigit() and "." in asked and installed != asked:
+        message = f"the plan is for MaxText {asked}, {environment.python} has {installed}"
+        raise InputError([Diagnostic("SP016", message, None, f"pass --python with one that has maxtext=={asked}")])
     compiled = compile_flags(
         environment,
         choice.maxtext_flags,

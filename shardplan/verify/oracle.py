@@ -40,13 +40,12 @@ def outcome(request: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
     """The compiler's verdict on a request."""
     say(channel, stage="import")
     import jax
-    import maxtext
     from absl import logging
     from maxtext.configs import pyconfig
     from maxtext.trainers.pre_train import train_compile
 
     logging.set_verbosity(logging.ERROR)
-    base = Path(maxtext.__file__).parent / "configs" / "base.yml"
+    base = Path(pyconfig.__file__).parent / "base.yml"
     flags = {
         **FIXED,
         "compile_topology": request["topology"],
@@ -56,7 +55,9 @@ def outcome(request: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
     argv = ["verify", str(base), *(f"{key}={value}" for key, value in flags.items())]
     jax.config.update("jax_enable_compilation_cache", False)  # noqa: FBT003 - jax wants it so
     say(channel, stage="config")
-    config = pyconfig.HyperParameters(pyconfig._initialize_pydantic(argv))  # noqa: SLF001 - the one that raises
+    # The one that raises, by its name since 0.2.3 and before.
+    read = getattr(pyconfig, "_initialize_pydantic", None) or pyconfig.initialize_pydantic
+    config = pyconfig.HyperParameters(read(argv))
     say(channel, stage="mesh")
     mesh = {axis: int(size) for axis, size in train_compile.get_topology_mesh(config).shape.items() if size > 1}
     if request.get("stop_after") == "mesh":

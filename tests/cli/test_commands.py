@@ -12,6 +12,7 @@ from shardplan.engine import decide as engine
 from shardplan.engine import explain as explaining
 from shardplan.errors import Diagnostic, ExitCode, InputError
 from shardplan.launch import gate
+from shardplan.launch import verdict as launch_verdict
 from shardplan.loaders.presets import architecture_names
 from shardplan.machine.chips import chip_names
 from shardplan.plan import CheckOut, PlanOut
@@ -62,6 +63,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         return CheckOut(id=name, verdict=verdict, problems=(), choice=choice_of(verdict=verdict))
 
     monkeypatch.setattr(gate, "check_split", check_split)
+    monkeypatch.setattr(launch_verdict, "check_split", check_split)
     return answer
 
 
@@ -235,8 +237,19 @@ def test_check_of_a_launch_that_maxtext_refuses(run: Callable[..., Ran]) -> None
     ran = run("check", "--accelerator", "tpu7x-8", "-o", "json", "--", *LAUNCH.split(), "no_such_key=1")
     assert ran.code == ExitCode.INVALID
     (result,) = json.loads(ran.out)
-    assert (result["verdict"], result["choice"]) == ("invalid", None)
+    assert (result["verdict"], result["release"]) == ("invalid", "0.2.5")
     assert "no_such_key" in result["problems"][0]["message"]
+    assert result["choice"]["memory"]["total_bytes"] > 0
+
+
+def test_check_of_a_launch_under_the_releases_that_take_it(run: Callable[..., Ran]) -> None:
+    launch = "python3 -m MaxText.train MaxText/configs/base.yml model_name=deepseek3-671b fsdp_shard_on_exp=true"
+    ran = run("check", "--accelerator", "tpu7x-512", "--maxtext", "auto", "-o", "json", "--", *launch.split())
+    (result,) = json.loads(ran.out)
+    assert result["release"] == "98a3d4c"
+    assert result["releases_accepting"][0] == "98a3d4c"
+    assert result["releases_accepting"][-1] == "3eb77db"
+    assert result["verdict"] != "invalid"
 
 
 def test_check_without_an_accelerator(run: Callable[..., Ran]) -> None:

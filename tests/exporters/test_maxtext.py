@@ -18,8 +18,8 @@ from shardplan.exporters import maxtext
 from shardplan.exporters.maxtext.text import slug, written
 from shardplan.loaders.load import load_command, load_record, parse_case
 from shardplan.loaders.presets import architecture_names, load_architecture
-from shardplan.maxtext.keys import table
 from shardplan.maxtext.remat import POLICIES, TENSORS
+from shardplan.maxtext.tables import table
 from shardplan.maxtext.tiles import nearest_tile
 from shardplan.source import parse_yaml
 from shardplan.spec import AXES, Case, Optimizer, Runtime, Split
@@ -246,7 +246,7 @@ def test_every_setting_away_from_the_default_is_emitted_and_read_back() -> None:
 def test_a_plan_without_a_decoder_block_has_no_flags_but_reasons() -> None:
     windowed = load_architecture("gpt-oss-20b").model_copy(update={"maxtext_model_name": None})
     of = case().model_copy(update={"architecture": windowed})
-    assert maxtext.flags_if_any(of, split()) == {}
+    assert maxtext.flags_if_any(of, split()) == ({}, {})
     with pytest.raises(InputError, match="windowed attention"):
         maxtext.flags(of, split())
     latent = load_architecture("deepseek3-671b").model_copy(update={"maxtext_model_name": None, "n_mtp_layers": 1})

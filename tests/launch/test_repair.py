@@ -10,8 +10,8 @@ import pytest
 
 from shardplan import cli
 from shardplan.launch import gate
+from shardplan.launch.repair.edits import Machine
 from shardplan.launch.repair.patch import Attempt, as_text, patch_for, patched
-from shardplan.launch.repair.search import Machine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -317,7 +317,7 @@ COMMANDS: dict[str, str] = {
     "nothing": "",
     "blanks": "   ",
     "another program": "python3 -m http.server 8000=1",
-    "a post-training trainer": "python3 -m maxtext.trainers.post_train.sft.train_sft model_name=llama3.1-8b",
+    "a post-training trainer": "python3 -m maxtext.trainers.post_train.rl.train_rl model_name=llama3.1-8b",
     "another configuration": "python3 -m maxtext.trainers.pre_train.train tpu/v5.yml model_name=llama3.1-8b",
     "a dashed flag": LAUNCH + " --ici_fsdp_parallelism 8",
     "an open quote": LAUNCH + " run_name='x",
@@ -343,7 +343,6 @@ def test_launches_that_cannot_be_read_or_modelled_end_in_2(name: str) -> None:
 
 
 REFUSED: dict[str, str] = {
-    "an unknown key": "ici_fsdp_paralelism=8",
     "an axis of old releases": "ici_tensor_transpose_parallelism=2",
     "a product that is too small": "ici_fsdp_parallelism=8",
     "a product that is too large": "ici_fsdp_parallelism=32",

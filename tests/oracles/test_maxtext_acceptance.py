@@ -6,14 +6,17 @@ Source: MaxText 0.2.5's own configuration and mesh creation, `make maxtext-accep
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from places import DATA
 
 from shardplan.launch.gate import Judged, check_lines
 from shardplan.loaders.load import load_record
-from shardplan.maxtext.keys import table
+from shardplan.maxtext.tables import table
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PATH = DATA / "maxtext_acceptance.jsonl"
 ROWS = [json.loads(line) for line in PATH.read_text(encoding="utf-8").splitlines()]
@@ -71,3 +74,24 @@ def test_only_custom_meshes_are_not_judged(judged: Judged) -> None:
 
 def test_a_refusal_of_ours_says_why(judged: Judged) -> None:
     assert [result.id for result in judged.results if result.verdict == "invalid" and not result.problems] == []
+
+
+# --- other releases --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["0.2.1", "0.2.3"])
+def test_other_releases_accepted_what_is_emitted_for_them_and_refused_what_is_refused(
+    release: str, tmp_path: Path
+) -> None:
+    """Source: the configuration and mesh creation of that release's own package."""
+    rows = [json.loads(line) for line in (DATA / f"maxtext_acceptance_{release}.jsonl").read_text().splitlines()]
+    emitted, changed = ([row for row in rows if row["kind"] == kind] for kind in ("emitted", "changed"))
+    assert len(emitted) >= 100
+    assert [row["id"] for row in emitted if not row["accepted"]] == []
+    assert all(row["flags"].keys() <= table(release).keys.keys() for row in emitted)
+    path = tmp_path / "launches.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    judged = check_lines(str(path), maxtext=release)
+    assert sum(not row["accepted"] for row in changed) >= 90
+    assert disagreements(judged, rows) == []
+    assert {result.release for result in judged.results} == {release}

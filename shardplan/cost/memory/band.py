@@ -12,6 +12,7 @@ import numpy as np
 
 from shardplan.cost.calibration import constant
 from shardplan.cost.memory.kept import relaid, relaid_last
+from shardplan.cost.memory.release_band import release_band
 
 if TYPE_CHECKING:
     from shardplan.cost.memory.setting import Setting
@@ -59,6 +60,7 @@ def usual_band(setting: Setting) -> Floats:
         UNFUSED * unfused,
         APART * np.any([setting.inputs(group) > 1 for group in setting.case.architecture.layer_groups], axis=0),
         0.0 if setting.case.cluster.chip.calibration.compiled_points else constant("memory", "uncalibrated_band"),
+        release_band(setting.case),
         ORTHOGONALISED * (setting.case.workload.optimizer.name == "muon"),
     )
     band: Floats = np.sqrt(sum(np.square(share) for share in parts))

@@ -9,14 +9,14 @@ from shardplan.exporters.setting import Setting
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
-    from shardplan.exporters.maxtext.keys import Value, flags, flags_if_any
+    from shardplan.exporters.maxtext.keys import Value, flags, flags_and_lost, flags_if_any
     from shardplan.exporters.maxtext.model import lacking, model_flags
-    from shardplan.exporters.maxtext.text import as_command, as_flags, as_yml, written
+    from shardplan.exporters.maxtext.text import as_command, as_flags, as_yml, launcher, written
 
 _HOMES: Final = {
-    **dict.fromkeys(("Value", "flags", "flags_if_any"), "keys"),
+    **dict.fromkeys(("Value", "flags", "flags_and_lost", "flags_if_any"), "keys"),
     **dict.fromkeys(("lacking", "model_flags"), "model"),
-    **dict.fromkeys(("as_command", "as_flags", "as_yml", "written"), "text"),
+    **dict.fromkeys(("as_command", "as_flags", "as_yml", "launcher", "written"), "text"),
 }
 """Modules of what is imported when it is used: help reads only the words below."""
 
@@ -27,8 +27,10 @@ __all__ = [
     "as_yml",
     "export",
     "flags",
+    "flags_and_lost",
     "flags_if_any",
     "lacking",
+    "launcher",
     "model_flags",
     "written",
 ]
@@ -55,7 +57,8 @@ def export(job: Job) -> str:
 
     found, wanted = job.choice.maxtext_flags, job.given.get(FORMAT, FORMAT.choices[0])
     if wanted == "command":
-        return as_command(found, run_name=job.case.name, libtpu_init_args=job.choice.libtpu_init_args)
+        arguments, release = job.choice.libtpu_init_args, job.choice.maxtext_release
+        return as_command(found, run_name=job.case.name, libtpu_init_args=arguments, maxtext=release)
     return as_yml(found) if wanted == "yml" else as_flags(found)
 
 

@@ -6,7 +6,9 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from shardplan.exporters.maxtext.model import lacking, model_flags
-from shardplan.maxtext.keys import table
+from shardplan.exporters.maxtext.release import in_words_of
+from shardplan.maxtext.releases import newest, release_of
+from shardplan.maxtext.tables import table
 from shardplan.maxtext.tiles import EXPERT_TILE, TILES, nearest_tile, scaled_tiles, span_of
 from shardplan.spec import AXES, default_microbatches
 from shardplan.splits.pipeline import layers_per_stage
@@ -20,23 +22,31 @@ Value: TypeAlias = int | float | str | bool
 
 
 def flags(case: Case, split: Split) -> dict[str, Value]:
-    """MaxText keys of a split, in the order people read them: model, batch, mesh, remat, optimizer, kernels.
+    """MaxText keys of a split under the case's release, in the order people read them: model, batch, mesh, remat, kernels.
 
-    Mesh degrees are all explicit, so that they multiply to the devices by themselves. Raises InputError where MaxText
+    What that release cannot express is left out; see `flags_and_lost`. Mesh degrees are all explicit, so that they multiply to the devices by themselves. Raises InputError where MaxText
     cannot express an inline architecture.
     """
+    return flags_and_lost(case, split)[0]
+
+
+def flags_and_lost(case: Case, split: Split) -> tuple[dict[str, Value], dict[str, Value]]:
+    """The keys of a split under the case's release, and those of the newest one that it cannot express."""
+    release = release_of(case.runtime.maxtext).release
     found: dict[str, Value] = dict(model_flags(case.architecture))
     for part in (_batch, _mesh, _remat, _optimizer, _attention, _experts, _pipeline, _rest):
         found.update(part(case, split))
-    overridden = table().models.get(str(found["model_name"]), {})
-    if any(overridden.get(key, value) != value for key, value in found.items()):
+    set_by_model = table(release.name).models.get(str(found["model_name"]), {})
+    found, lost = (found, {}) if release == newest() else in_words_of(release, found)
+    said_again = release.doubled == "refused" and not set_by_model.keys().isdisjoint(found)
+    if said_again or any(set_by_model.get(key, value) != value for key, value in found.items()):
         found["override_model_config"] = True
-    return found
+    return found, lost
 
 
-def flags_if_any(case: Case, split: Split) -> dict[str, Value]:
-    """As `flags`, but empty where MaxText has no decoder block for an inline architecture: the plan itself stands."""
-    return {} if lacking(case.architecture) else flags(case, split)
+def flags_if_any(case: Case, split: Split) -> tuple[dict[str, Value], dict[str, Value]]:
+    """As `flags_and_lost`, but empty where MaxText has no decoder block for an inline architecture: the plan itself stands."""
+    return ({}, {}) if lacking(case.architecture) else flags_and_lost(case, split)
 
 
 def _batch(case: Case, split: Split) -> Iterator[tuple[str, Value]]:

@@ -6,12 +6,15 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from shardplan.maxtext.releases import entry_points, release_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from shardplan.exporters.maxtext.keys import Value
 
-TRAINER = "maxtext.trainers.pre_train.train"
+CONFIGURATION = "MaxText/configs/base.yml"
+"""Where releases that must be told find their defaults."""
 TRIAL = ("dataset_type=synthetic", "enable_checkpointing=false")
 """What a trial of a plan needs beside it; a real run gives its own."""
 
@@ -27,11 +30,24 @@ def as_yml(flags: Mapping[str, Value]) -> str:
     return "base_config: base.yml\n" + "".join(lines)
 
 
-def as_command(flags: Mapping[str, Value], *, run_name: str, libtpu_init_args: Sequence[str] = ()) -> str:
+def launcher(release: str | None = None) -> list[str]:
+    """The words that start training with a release, by default the newest, up to the flags."""
+    this = release_of(release).release
+    module = next(
+        entry.module
+        for entry in reversed(entry_points())
+        if entry.does == "train" and entry.module.endswith(".train") and entry.is_in(this)
+    )
+    return ["python3", "-m", module, *([CONFIGURATION] if this.needs_configuration else [])]
+
+
+def as_command(
+    flags: Mapping[str, Value], *, run_name: str, libtpu_init_args: Sequence[str] = (), maxtext: str | None = None
+) -> str:
     """The launch for a shell, one flag a line; the output folder is left to the variable BASE_OUTPUT_DIRECTORY."""
     environment = f"LIBTPU_INIT_ARGS={shlex.quote(' '.join(libtpu_init_args))} " if libtpu_init_args else ""
     words = [
-        f"{environment}python3 -m {TRAINER}",
+        f"{environment}{' '.join(launcher(maxtext))}",
         shlex.quote(f"run_name={slug(run_name)}"),
         'base_output_directory="${BASE_OUTPUT_DIRECTORY:?}"',
         *TRIAL,

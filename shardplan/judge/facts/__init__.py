@@ -44,6 +44,7 @@ class Facts(Mapping[str, Any]):
     def __init__(self, observation: Observation) -> None:
         self.n = len(observation.candidates)
         self.chip = observation.case.cluster.chip.name
+        self.maxtext = observation.case.runtime.maxtext
         self._observation = observation
         self._found: dict[str, Any] = {name: constant.value for name, constant in constants().items()}
 

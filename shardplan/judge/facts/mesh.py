@@ -9,6 +9,7 @@ import numpy as np
 from shardplan.catalogue.dimension import TRUTH
 from shardplan.judge.facts.observation import Fact, Observation
 from shardplan.maxtext.axes import BATCH_AXES, WIDTH_AXES
+from shardplan.maxtext.tables import axes_of
 from shardplan.spec import AXES
 
 
@@ -31,6 +32,11 @@ def _axes_in_use(o: Observation) -> object:
     return sum((o.degree(axis) > 1).astype(np.int64) for axis in AXES)
 
 
+def _axes_too_new(o: Observation) -> object:
+    known = axes_of(o.case.runtime.maxtext)
+    return sum((o.degree(axis) > 1).astype(np.int64) for axis in AXES if axis not in known)
+
+
 FACTS: Final = (
     *DEGREES,
     _mesh("batch_shards", "", "Parts the batch is split into: data x fsdp x fsdp_transpose x expert.", lambda o: o.degree(*BATCH_AXES)),
@@ -42,6 +48,7 @@ FACTS: Final = (
     _mesh("mesh_devices", "", "Product of the ICI degrees: devices the mesh takes in a slice.", lambda o: o.ici(*AXES)),
     _mesh("mesh_slices", "", "Product of the DCN degrees: slices the mesh takes.", lambda o: o.dcn(*AXES)),
     _mesh("axes_in_use", "", "Mesh axes of a degree above 1.", _axes_in_use),
+    _mesh("axes_too_new", "", "Mesh axes in use that the MaxText release does not have.", _axes_too_new),
     _mesh("needs_split", TRUTH, "Whether JAX must split a physical torus axis to lay the mesh out.",
           lambda o: o.candidates.needs_split),
     Fact("allows_split", TRUTH, "Whether splitting physical axes is allowed: allow_split_physical_axes.",

@@ -8,16 +8,24 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.errors import nearest
-from shardplan.loaders.maxtext_flags.settings import Settings, read_settings
+from shardplan.loaders.load import load_record
+from shardplan.loaders.maxtext_flags.names import in_newest_words
+from shardplan.loaders.maxtext_flags.settings import Base, Settings, effect_of, read_settings
 from shardplan.machine.chips import resolve_cluster
-from shardplan.maxtext.keys import accept, parse, table
+from shardplan.maxtext.keys import accept, parse
+from shardplan.maxtext.releases import release_of
 from shardplan.maxtext.remat import ALIASES, POLICIES
+from shardplan.maxtext.tables import Table, table
 from shardplan.maxtext.tiles import LANES, LOCAL, TILES, nearest_tile, span_of
 from shardplan.spec import AXES
 from shardplan.splits.laws import DCN_AXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from shardplan.loaders.maxtext_flags import Launch
+
+    Flags = Mapping[str, Any]
 
 TILINGS: Final = (1, 2, 4, 8, 16, 32)
 MOST_HALVINGS: Final = 6
@@ -49,17 +57,33 @@ class Edit:
         return max(len(self.values), len(self.removed))
 
 
-def edits_of(flags: Mapping[str, Any], accelerator: str, slices: int, *, memory_only: bool = False) -> Iterator[Edit]:
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the flags are launched on."""
+
+    accelerator: str
+    slices: int
+    maxtext: str | None = None
+    """Release it is launched with; by default the newest."""
+
+    def launch(self, flags: Flags) -> Launch:
+        """The launch of some flags; raises as `load_record` does."""
+        record = {"id": "launch", "topology": self.accelerator, "slices": self.slices, "flags": dict(flags)}
+        return load_record(record, self.maxtext)
+
+
+def edits_of(flags: Flags, machine: Machine, *, memory_only: bool = False) -> Iterator[Edit]:
     """Edits worth trying; with `memory_only`, those that leave a legal launch legal most of the time.
 
     What cannot be read comes first, and alone.
     """
-    unread = list(_unread(flags))
+    unread = list(_unread(flags, machine.maxtext))
     yield from unread
     if unread:
         return
-    settings = read_settings(flags, "flags")
-    cluster = resolve_cluster(None, accelerator=accelerator, slices=slices)
+    base = Base(release_of(machine.maxtext).release.name)
+    settings = read_settings(flags, "flags", base=base)
+    cluster = resolve_cluster(None, accelerator=machine.accelerator, slices=machine.slices)
     counts = {"ici": cluster.devices_per_slice, "dcn": cluster.slices}
     yield from _memory(settings)
     yield from _batches(settings, cluster.devices)
@@ -142,12 +166,15 @@ def _moved(axis: str, degrees: Mapping[str, int], keys: Mapping[str, str]) -> It
             yield Edit(moved, distance=2 * math.log2(factor))
 
 
-def _unread(flags: Mapping[str, Any]) -> Iterator[Edit]:
-    """Keys MaxText does not know, by the name that was meant or left out; values it cannot read, the same way."""
-    keys, policies = table().keys, [*POLICIES, *ALIASES, "custom"]
+def _unread(flags: Mapping[str, Any], maxtext: str | None) -> Iterator[Edit]:
+    """Keys MaxText does not know, by the name this release has, the one that was meant, or left out; values it cannot read, the same way."""
+    release = table(release_of(maxtext).release.name)
+    keys, policies = release.keys, [*POLICIES, *ALIASES, "custom"]
     for name, raw in flags.items():
         if name not in keys:
-            if (meant := _meant(name)) and meant not in flags:
+            if renamed := _renamed(release, name, raw):
+                yield Edit(renamed, frozenset({name}), distance=-1)
+            elif (meant := _meant(name)) and meant not in flags:
                 yield Edit({meant: raw}, frozenset({name}))
             yield Edit(removed=frozenset({name}), distance=1)
             continue
@@ -162,10 +189,18 @@ def _unread(flags: Mapping[str, Any]) -> Iterator[Edit]:
         yield Edit({"remat_policy": near})
 
 
+def _renamed(release: Table, name: str, raw: Any) -> dict[str, Any]:
+    """A key of another release by the names that this one has for the same; nothing where it has none."""
+    new = in_newest_words(release, name, raw)
+    if name not in new and new.keys() <= release.keys.keys():
+        return new
+    return {old: raw for old, means in release.means.items() if set(means) == {name} and means[name] is None}
+
+
 def _dropped(settings: Settings) -> Iterator[Edit]:
     """Settings left to their defaults; sizes that contradict the model's left to the model."""
     for name, value in settings.given.items():
-        effect = table().keys[name].effect
+        effect = effect_of(name)
         if effect == "architecture":
             if name in settings.model and settings.model[name] != value:
                 yield Edit(removed=frozenset({name}), alters=True, distance=1)

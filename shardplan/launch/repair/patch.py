@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.engine.decide import judge_split
-from shardplan.exporters.maxtext.text import TRAINER, written
-from shardplan.launch.repair.search import Machine, repair
+from shardplan.exporters.maxtext.text import launcher, written
+from shardplan.launch.repair.edits import Machine
+from shardplan.launch.repair.search import repair
 from shardplan.loaders.load import load_command
 from shardplan.loaders.maxtext_flags import parse_command
-from shardplan.loaders.maxtext_flags.command import split_shell
+from shardplan.loaders.maxtext_flags.command import entry_point, split_shell
+from shardplan.maxtext.releases import release_of
 from shardplan.plan import FlagOut, PatchOut
 from shardplan.splits.enumeration import split_rows
 
@@ -34,7 +36,9 @@ class Attempt:
     words: tuple[str, ...] = ()
 
     @classmethod
-    def of_command(cls, words: Sequence[str], accelerator: str | None, slices: int | None) -> Attempt | None:
+    def of_command(
+        cls, words: Sequence[str], accelerator: str | None, slices: int | None, maxtext: str | None = None
+    ) -> Attempt | None:
         """The attempt a command line was; None where its settings come from elsewhere too, or its machine is not said."""
         command = parse_command(words)
         flags = {key: text for key, (text, _) in command.flags.items()}
@@ -43,12 +47,12 @@ class Attempt:
         elsewhere = any(variable.startswith("M_") for variable in command.environment)
         if name is None or elsewhere or not str(number).isdecimal():
             return None
-        return cls(flags, Machine(name, int(number)), tuple(words))
+        return cls(flags, Machine(name, int(number), maxtext), tuple(words))
 
     @classmethod
-    def of_record(cls, record: Flags) -> Attempt:
+    def of_record(cls, record: Flags, maxtext: str | None = None) -> Attempt:
         """The attempt one record of flags was."""
-        return cls(record["flags"], Machine(record["topology"], record.get("slices") or 1))
+        return cls(record["flags"], Machine(record["topology"], record.get("slices") or 1, maxtext))
 
 
 def patch_for(attempt: Attempt) -> PatchOut | None:
@@ -58,11 +62,14 @@ def patch_for(attempt: Attempt) -> PatchOut | None:
     if new is None:
         return None
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    words = patched(attempt.words, {key: new.get(key) for key in changed}, old) if attempt.words else _words(new)
     machine = attempt.machine
-    launch = load_command(words, accelerator=machine.accelerator, slices=machine.slices)
+    words = _words(new, machine)
+    if attempt.words:
+        words = restarted(patched(attempt.words, {key: new.get(key) for key in changed}, old), machine.maxtext)
+    launch = load_command(words, accelerator=machine.accelerator, slices=machine.slices, maxtext=machine.maxtext)
     result = judge_split(launch.case, split_rows(launch.case, launch.split), "fixed")
     assert result.choice is not None, "a split that is a split has been priced"
+    assert not launch.drift, "a repaired launch is one that its release takes"
     assert result.verdict == "fits", f"the repaired launch {result.verdict}: {changed}"
     return PatchOut(
         changes=tuple(FlagOut(key=key, old=old.get(key), new=new.get(key)) for key in changed),
@@ -102,6 +109,25 @@ def patched(words: Sequence[str], changes: Flags, given: Flags) -> list[str]:
     return found
 
 
+def restarted(words: Sequence[str], maxtext: str | None) -> list[str]:
+    """The words with the trainer of the release where theirs is one it does not have."""
+    release = release_of(maxtext).release
+    if len(words) == 1 and len(shell := split_shell(words[0])) > 1:
+        mended = restarted(shell, maxtext)
+        return [as_text(mended, expands=True)] if mended != shell else list(words)
+    found: list[str] = []
+    for before, word in zip(["", *words], words, strict=False):
+        option, _, line = word.partition("=") if word.startswith("--command=") else ("", "", word)
+        entry = entry_point(word) if before == "-m" or word.endswith(".py") else None
+        if option or before == "--command":
+            found.append(f"{option}{'=' if option else ''}{restarted([line], maxtext)[0]}")
+        elif entry is not None and entry.does == "train" and not entry.is_in(release):
+            found += launcher(maxtext)[2 if before == "-m" else 1 : 3]
+        else:
+            found.append(word)
+    return found
+
+
 def as_text(words: Sequence[str], *, expands: bool = False, separator: str = " \\\n  ") -> str:
     """Words as a shell reads them, one flag a line; `expands` if variables in them are still to be filled in."""
     if len(words) == 1:
@@ -123,9 +149,9 @@ def _quoted(word: str, *, expands: bool) -> str:
     return shlex.quote(word) if word else ""
 
 
-def _words(flags: Flags) -> list[str]:
+def _words(flags: Flags, machine: Machine) -> list[str]:
     """The launch of flags that were no command line."""
-    return ["python3", "-m", TRAINER, *_lines(flags)]
+    return [*launcher(machine.maxtext), *_lines(flags)]
 
 
 def _lines(flags: Flags) -> list[str]:

@@ -17,14 +17,13 @@ from shardplan.engine.ranking import FITS, fit_classes
 from shardplan.errors import InvalidShardingError, ShardplanError
 from shardplan.judge.profile import profile
 from shardplan.launch.repair.edits import edits_of
-from shardplan.loaders.load import load_record
 from shardplan.spec import Workload
 from shardplan.splits.enumeration import split_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from shardplan.launch.repair.edits import Edit
+    from shardplan.launch.repair.edits import Edit, Machine
     from shardplan.loaders.maxtext_flags import Launch
     from shardplan.spec import Case
 
@@ -87,18 +86,6 @@ class State:
         return (shortfall.phase, left, len(shortfall.problems), excess, *self.cost)
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What the flags are launched on."""
-
-    accelerator: str
-    slices: int
-
-    def launch(self, flags: Flags) -> Launch:
-        """The launch of some flags; raises as `load_record` does."""
-        return load_record({"id": "launch", "topology": self.accelerator, "slices": self.slices, "flags": dict(flags)})
-
-
 def repair(flags: Flags, machine: Machine) -> dict[str, Any] | None:
     """The flags after the smallest change found that makes the launch legal and fitting; None if there is none."""
     best = _search(State(flags), machine)
@@ -123,7 +110,7 @@ def _search(start: State, machine: Machine) -> State | None:
 def _after(state: State, machine: Machine, seen: set[str]) -> Iterator[State]:
     """The states one edit away that were not seen yet."""
     memory_only = state.shortfall.phase == 0
-    for edit in edits_of(state.flags, machine.accelerator, machine.slices, memory_only=memory_only):
+    for edit in edits_of(state.flags, machine, memory_only=memory_only):
         flags = {key: value for key, value in state.flags.items() if key not in edit.removed}
         flags |= edit.values
         if _key(flags) not in seen:
@@ -144,6 +131,8 @@ def _judged(states: Iterable[State], machine: Machine) -> Iterator[State]:
     for state in states:
         try:
             launch = machine.launch(state.flags)
+            if launch.drift:
+                raise InvalidShardingError(launch.drift)
         except ShardplanError as error:
             problems = frozenset(diagnostic.message for diagnostic in error.diagnostics)
             phase = 2 if isinstance(error, InvalidShardingError) else 3

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from shardplan.loaders.maxtext_flags.command import Command, parse_command
 from shardplan.loaders.maxtext_flags.resolve import Launch, resolve
-from shardplan.loaders.maxtext_flags.settings import Settings, read_settings
+from shardplan.loaders.maxtext_flags.settings import Base, Settings, read_settings
+from shardplan.loaders.maxtext_flags.start import Start
 
-__all__ = ["Command", "Launch", "Settings", "parse_command", "read_settings", "resolve"]
+__all__ = ["Base", "Command", "Launch", "Settings", "Start", "parse_command", "read_settings", "resolve"]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from shardplan.maxtext.tiles import (
     EXPERT_TILE,
     KERNELS,
-    LANES,
     LOCAL,
     SMALLEST_FLASH_TOKENS,
     nearest_tile,
@@ -90,8 +89,8 @@ def check_expert_tiles(settings: Settings, architecture: Architecture, tensor: i
 
 
 def check_expert_switches(settings: Settings, expert: int) -> None:
-    """E1: switches of the expert-parallel path without an expert axis."""
-    if expert > 1 or settings["override_logical_axis_rules"]:
+    """E1: switches of the expert-parallel path without an expert axis, refused since 0.2.4."""
+    if expert > 1 or not settings.table.release.has("0.2.4") or settings["override_logical_axis_rules"]:
         return
     for key in _ONLY_WITH_EXPERT_AXIS:
         if settings[key] is True:

@@ -1,16 +1,19 @@
-"""A MaxText launch as typed in a shell, taken apart: environment, program, configuration file, `key=value` flags."""
+"""A MaxText launch as typed in a shell, taken apart: environment, program of any release, configuration file, `key=value` flags."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from shardplan.errors import Diagnostic, InputError, Mark
+from shardplan.maxtext.releases import configurations, entry_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from shardplan.maxtext.releases import EntryPoint
 
 _ENVIRONMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _PYTHON: Final = re.compile(r"(.*/)?python(\d+(\.\d+)?)?")
@@ -30,7 +33,7 @@ _WRAPPERS: Final = {
     "-x",
     "-ex",
 }
-_TRAINERS: Final = re.compile(r"(.*[./])?(train|train_compile)(\.py)?")
+_TRAINERS: Final = re.compile(r"(.*\.)?(train|train_compile)")
 _MAX_CHARACTERS: Final = 1_000_000
 
 
@@ -40,6 +43,12 @@ class Command:
 
     flags: dict[str, tuple[str, Mark]] = field(default_factory=dict)
     """Text after `key=`, with its place."""
+    program: EntryPoint | None = None
+    """What is started; None if the command does not say, or by a path that does not tell the release."""
+    program_mark: Mark | None = None
+    """Where a program is named."""
+    configuration: str | None = None
+    """Name of the configuration file, without its folders."""
     environment: dict[str, tuple[str, Mark]] = field(default_factory=dict)
     accelerator: str | None = None
     """What xpk's --tpu-type (or --device-type) said."""
@@ -70,7 +79,14 @@ def parse_command(words: Sequence[str]) -> Command:
     for number, word in enumerate(words, 1):
         reader.read(word, Mark(f"command line, word {number}"))
     reader.finish()
-    return Command(reader.flags, reader.environment, notes=tuple(reader.notes))
+    return Command(
+        reader.flags,
+        reader.program,
+        reader.program_mark,
+        reader.configuration,
+        reader.environment,
+        notes=tuple(reader.notes),
+    )
 
 
 def split_shell(line: str) -> list[str]:
@@ -91,14 +107,16 @@ class _Reader:
         self.environment: dict[str, tuple[str, Mark]] = {}
         self.problems: list[Diagnostic] = []
         self.notes: list[str] = []
-        self.program: str | None = None
+        self.program: EntryPoint | None = None
+        self.program_mark: Mark | None = None
+        self.configuration: str | None = None
         self._module_next = False
         self._ended = False
 
     def read(self, word: str, mark: Mark) -> None:
         """Take one word."""
         if word in _ENDS:
-            self._ended = self.program is not None and bool(self.flags)
+            self._ended = self.program_mark is not None and bool(self.flags)
         elif self._ended:
             return  # another command after the launch
         elif self._module_next:
@@ -106,7 +124,7 @@ class _Reader:
             self._start(word, mark)
         elif word == "-m":
             self._module_next = True
-        elif self.program is None:
+        elif self.program_mark is None:
             self._before(word, mark)
         else:
             self._after(word, mark)
@@ -133,7 +151,7 @@ class _Reader:
 
     def finish(self) -> None:
         """Raise what was wrong, or that there was nothing."""
-        if not self.problems and not self.flags and self.program is None:
+        if not self.problems and not self.flags and self.program_mark is None:
             self.problems.append(Diagnostic("SP006", "the command line holds no MaxText launch", Mark("command line")))
         if self.problems:
             raise InputError(self.problems)
@@ -145,17 +163,32 @@ class _Reader:
         self.flags[key] = (value, mark)
 
     def _start(self, program: str, mark: Mark) -> None:
-        self.program = program
-        if not _TRAINERS.fullmatch(program) or any(part in program for part in ("post_train", "sft", "dpo", "rl.")):
-            message = f"{program[:80]!r} is not MaxText's pre-training trainer"
+        self.program, self.program_mark = entry_point(program), mark
+        module = _module(program)
+        if self.program is None and not _TRAINERS.fullmatch(module):
+            message = f"{program[:80]!r} is not a trainer of MaxText"
             hint = "expected maxtext.trainers.pre_train.train or train_compile"
             self.problems.append(Diagnostic("SP015", message, mark, hint))
 
     def _configuration(self, word: str, mark: Mark) -> None:
-        if word.rpartition("/")[2] != "base.yml":
-            message = f"the defaults of {word[:120]!r} are not known; only those of MaxText's base.yml are"
-            hint = "give its keys as key=value instead"
-            self.problems.append(Diagnostic("SP015", message, mark, hint))
+        name = word.rpartition("/")[2]
+        if name in configurations():
+            self.configuration = name
+            return
+        what = "is for GPUs" if "/gpu/" in word else "is not known"
+        message = f"the configuration {word[:120]!r} {what}: its defaults cannot be read"
+        self.problems.append(Diagnostic("SP015", message, mark, "give its keys as key=value beside base.yml instead"))
+
+
+def entry_point(program: str) -> EntryPoint | None:
+    """The entry point of some release that a module or a path to a script names, whatever folder it lies in."""
+    module = f".{_module(program)}"
+    found = [entry for entry in entry_points() if module.endswith(f".{entry.module}")]
+    return max(found, key=lambda entry: len(entry.module), default=None)
+
+
+def _module(program: str) -> str:
+    return program.removesuffix(".py").strip("/").replace("/", ".")
 
 
 def _xpk(words: Sequence[str]) -> Command:
@@ -172,7 +205,7 @@ def _xpk(words: Sequence[str]) -> Command:
     slices = options.get("num-slices", "1")
     if not re.fullmatch(r"[1-9]\d{0,5}", slices):
         raise _unreadable("SP012", f"--num-slices is {slices[:40]!r}; expected a whole number")
-    return Command(inner.flags, inner.environment, accelerator, int(slices), inner.notes)
+    return replace(inner, accelerator=accelerator, slices=int(slices))
 
 
 def _unreadable(code: str, message: str) -> InputError:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shardplan.errors import suggest
 from shardplan.loaders.maxtext_flags.checks import kernel_of, kernels_in_use
-from shardplan.maxtext.remat import ALIASES, POLICIES, TENSORS
+from shardplan.maxtext.releases import SHARED_OTHERWISE_SINCE, newest
+from shardplan.maxtext.remat import ALIASES, POLICIES, TENSORS, as_kept_by
 from shardplan.spec import Optimizer, Runtime, Workload
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def runtime_of(settings: Settings) -> Runtime | None:
         settings.echo.append(f"attention={settings['attention']} -> {attention}")
     if not _check_choices(settings, attention):
         return None
+    has_strategies = settings.table.release.has(SHARED_OTHERWISE_SINCE)
     gather = "once" if settings["pipeline_fsdp_ag_once"] else "per_iteration"
     tiles = [settings[kernel.queries[0]] for kernel in kernels_in_use(settings)]
     chosen: dict[str, Any] = {
@@ -109,10 +111,11 @@ def runtime_of(settings: Settings) -> Runtime | None:
         "logits_in_float32": settings["cast_logits_to_fp32"],
         "weight_sum_in_float32": settings["float32_weight_sum"],
         "scan_layers": settings["scan_layers"],
-        "context_strategy": settings["context_parallel_strategy"],
+        "context_strategy": settings["context_parallel_strategy"] if has_strategies else "all_gather",
         "context_load_balance": settings["context_parallel_load_balance"],
         "quantization": QUANTIZATIONS[settings["quantization"]],
         "packing": settings["packing"] is not False,
+        "maxtext": None if settings.table.release == newest() else settings.table.release.name,
         "pipeline_layers_per_stage": settings["num_layers_per_pipeline_stage"],
         "pipeline_delay_activations": settings["pipeline_delay_activation_forwarding"],
         "pipeline_gather_weights": "per_repeat" if settings["pipeline_fsdp_ag_per_repeat"] else gather,
@@ -131,11 +134,7 @@ def _check_choices(settings: Settings, attention: str) -> bool:
         settings.cannot("quantization", f"quantization={quantization} cannot be modelled yet; {expected}")
     elif quantization and not settings["use_qwix_quantization"]:
         settings.notes.append(f"quantization={quantization} without use_qwix_quantization=true is priced as with it")
-    if strategy == "usp":
-        settings.cannot("context_parallel_strategy", "context_parallel_strategy=usp cannot be modelled yet")
-    elif strategy not in {"all_gather", "ring", "ulysses"}:
-        message = f"context_parallel_strategy is {strategy[:80]!r}; expected all_gather, ring, ulysses or usp"
-        settings.refuse("SP014", "context_parallel_strategy", message)
+    _check_strategy(settings, strategy)
     if settings["pipeline_fsdp_ag_once"] and settings["pipeline_fsdp_ag_per_repeat"]:
         settings.notes.append("pipeline_fsdp_ag_once has no effect beside pipeline_fsdp_ag_per_repeat")
     for key in ("capacity_factor", "ragged_buffer_factor"):
@@ -148,6 +147,19 @@ def _check_choices(settings: Settings, attention: str) -> bool:
     return len(settings.invalid) + len(settings.unreadable) == before
 
 
+def _check_strategy(settings: Settings, strategy: str) -> None:
+    """Whether the release shares keys and values among context shards that way; before 0.2.4 only GPUs asked."""
+    key = "context_parallel_strategy"
+    if not settings.table.release.has(SHARED_OTHERWISE_SINCE):
+        if strategy != "all_gather":
+            settings.notes.append(f"{key}={strategy[:80]} has no effect on TPUs before {SHARED_OTHERWISE_SINCE}")
+    elif strategy not in {"all_gather", "ring", "ulysses", "usp"}:
+        message = f"{key} is {strategy[:80]!r}; expected all_gather, ring, ulysses or usp"
+        settings.refuse("SP014", key, message)
+    elif strategy == "usp":
+        settings.cannot(key, f"{key}=usp cannot be modelled yet")
+
+
 def remat_of(settings: Settings) -> tuple[str, dict[str, Any]]:
     """Policy name and, for `custom`, the tensors that are kept; scan carries on the device go without saying."""
     written = str(settings["remat_policy"] or "none")
@@ -157,6 +169,12 @@ def remat_of(settings: Settings) -> tuple[str, dict[str, Any]]:
     given = {name: settings[name] for name in sorted(TENSORS) if name in settings.given}
     if settings["engram"] != "remat":
         settings.notes.append("engram has no effect on the remat policy in MaxText")
+    if policy in POLICIES:
+        release = settings.table.release
+        kept = as_kept_by(release, POLICIES[policy], has_experts=settings["num_experts"] > 1)
+        if kept.name != policy:
+            settings.notes.append(f"remat_policy={written} keeps the products of experts too in MaxText {release}")
+            return kept.name, dict[str, Any](kept.tensors)
     if policy == "custom":
         usual = {"decoder_layer_input": ("device", "remat")}
         return policy, {name: where for name, where in given.items() if where not in usual.get(name, ("remat",))}

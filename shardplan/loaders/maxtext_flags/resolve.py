@@ -12,11 +12,13 @@ from shardplan.loaders.maxtext_flags.checks import (
     check_tiles,
     microbatches_of,
 )
+from shardplan.loaders.maxtext_flags.former import check_former_combinations
 from shardplan.loaders.maxtext_flags.parts import remat_of, runtime_of, workload_of
 from shardplan.machine.chips import resolution
 from shardplan.spec import AXES, Case, Split
 
 if TYPE_CHECKING:
+    from shardplan.errors import Diagnostic
     from shardplan.loaders.maxtext_flags.settings import Settings
     from shardplan.spec import Architecture, Cluster
 
@@ -34,6 +36,10 @@ class Launch:
     """What was resolved, for people: "ici_fsdp_parallelism=-1 -> 128"."""
     notes: tuple[str, ...]
     """What is accepted but not priced, or has no effect."""
+    release: str
+    """The release it was read under."""
+    drift: tuple[Diagnostic, ...] = ()
+    """What its release refuses and another one does not; the plan is what is meant."""
 
 
 def resolve(settings: Settings, architecture: Architecture, cluster: Cluster, name: str) -> Launch:
@@ -51,6 +57,7 @@ def resolve(settings: Settings, architecture: Architecture, cluster: Cluster, na
     check_tiles(settings, architecture, degrees["context"])
     check_expert_tiles(settings, architecture, degrees["tensor"])
     check_expert_switches(settings, degrees["expert"])
+    check_former_combinations(settings, ici, dcn)
     settings.raise_problems()
     assert workload is not None, "a part that cannot be built has noted why"
     assert runtime is not None, "a part that cannot be built has noted why"
@@ -66,7 +73,8 @@ def resolve(settings: Settings, architecture: Architecture, cluster: Cluster, na
         allow_split_physical_axes=settings["allow_split_physical_axes"],
     )
     case = Case(name=name, architecture=architecture, workload=workload, cluster=cluster, runtime=runtime, plan=split)
-    return Launch(case, split, tuple(settings.echo), tuple(dict.fromkeys(settings.notes)))
+    notes, release = tuple(dict.fromkeys(settings.notes)), settings.table.release.name
+    return Launch(case, split, tuple(settings.echo), notes, release, tuple(settings.drift))
 
 
 def _axes(settings: Settings, network: str, target: int) -> dict[str, int]:

@@ -21,6 +21,8 @@ class Switch:
     """The key to blame."""
     is_wrong: Callable[[Settings], bool]
     message: str
+    since: str | None = None
+    """The first release that refuses it, if older ones with these keys do not."""
 
 
 def _whole_model_is_experts(settings: Settings) -> bool:
@@ -48,6 +50,7 @@ SWITCHES: Final = (
         "base_mlp_dim",
         lambda s: _whole_model_is_experts(s) and 0 < s["base_moe_mlp_dim"] != s["base_mlp_dim"],
         "base_mlp_dim and base_moe_mlp_dim must be equal where every layer has experts",
+        since="0.1.0",
     ),
     Switch(
         "base_num_kv_heads",
@@ -87,6 +90,7 @@ SWITCHES: Final = (
         "shard_exp_on_fsdp",
         lambda s: s["shard_exp_on_fsdp"] and s["use_2d_fsdp_sharding"],
         "shard_exp_on_fsdp and use_2d_fsdp_sharding exclude each other",
+        since="0.2.5",
     ),
     Switch(
         "quantize_mtp",
@@ -115,6 +119,7 @@ SWITCHES: Final = (
             and s["float32_gate_logits"]
         ),
         "float32_gate_logits=true with qwix quantisation needs quantize_router_proj=false",
+        since="0.2.5",
     ),
     Switch(
         "indexer_cutoff_threshold",
@@ -174,7 +179,8 @@ SWITCHES: Final = (
 
 
 def check_switches(settings: Settings) -> None:
-    """Note every combination of keys that MaxText refuses, whatever the mesh."""
+    """Note every combination of keys that the settings' release refuses, whatever the mesh."""
+    release = settings.table.release
     for switch in SWITCHES:
-        if switch.is_wrong(settings):
+        if (switch.since is None or release.has(switch.since)) and switch.is_wrong(settings):
             settings.refuse("SP015", switch.key, switch.message)
