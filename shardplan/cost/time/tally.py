@@ -146,7 +146,7 @@ class Tally:
 
     def _attention(self, layer: Layer, count: float) -> None:
         a, runtime = layer.attention, self.case.runtime
-        tile = int(constant("kernels", "attention_tile_tokens"))
+        tile = int(constant("kernels", "measured_tile_tokens"))
         share = tile_share(a, self.T, tile) if runtime.attention == "flash" else 1.0
         # Ulysses gives a device whole sequences of some heads: nobody has more of the triangle.
         is_even = runtime.context_load_balance or runtime.context_strategy == "ulysses"
