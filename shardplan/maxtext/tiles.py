@@ -19,6 +19,8 @@ SUBLANES: Final = 8
 """Rows of a vector register."""
 LOCAL: Final = "local_"
 """Begins the keys of layers with sliding windows."""
+LONGEST_TOKENS: Final = 2**24
+"""No tile is larger than the longest sequence that is planned."""
 SMALLEST_FLASH_TOKENS: Final = 128
 """`attention=autoselected` takes the dot-product kernel for shorter sequences."""
 
@@ -70,7 +72,9 @@ def span_of(sequence: int, context: int, strategy: str) -> Span:
 
 def nearest_tile(wanted: int, tokens: int) -> int | None:
     """The tile of whole lanes that fills some tokens and is nearest to a wanted one by ratio; None if there is none."""
-    tiles = [LANES * n for n in range(1, tokens // LANES + 1) if tokens % (LANES * n) == 0]
+    # Guard: beyond wanted^2 / LANES one lane's tile is nearer by ratio, so a sequence of 10**30 tokens is not walked along.
+    most = min(tokens, max(wanted, LANES) ** 2 // LANES, LONGEST_TOKENS) // LANES
+    tiles = [LANES * n for n in range(1, most + 1) if tokens % (LANES * n) == 0]
     return min(tiles, key=lambda tile: (max(tile / wanted, wanted / tile), tile), default=None)
 
 

@@ -80,10 +80,9 @@ def check_expert_tiles(settings: Settings, architecture: Architecture, tensor: i
     for width in sorted(widths):
         for key, columns in scaled_tiles(max(1, width // tensor), architecture.model_width).items():
             tile = settings[key] or EXPERT_TILE
-            if tile < 1 or columns % tile:
-                message = (
-                    f"{key}={tile} must divide the {columns:,} columns it lies on: each has a scale of its own in fp8"
-                )
+            if tile < 1 or columns % tile or (tile % LANES and tile != columns):
+                how = f"must divide the {columns:,} columns it lies on into whole {LANES}s"
+                message = f"{key}={tile} {how}: each column has a scale of its own in fp8"
                 hint = f"{key}={nearest_tile(EXPERT_TILE, columns) or columns} would do"
                 settings.refuse("SP015", key if key in settings.given else "quantization", message, hint)
 
