@@ -24,7 +24,7 @@ from shardplan.cost.time.work import Work, work
 from shardplan.data import rules_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from shardplan.units import Floats
 
@@ -157,13 +157,13 @@ def fit(stack: Stack, free: Sequence[Free], rows: Floats) -> Floats:
     return values
 
 
-def left_out_errors(stack: Stack, free: Sequence[Free], of: Callable[[Run], str] = lambda run: run.model) -> Floats:
-    """Relative error of every run with its own group, by default its model, left out of the fit."""
-    groups = np.array([of(run) for run in stack.runs])
-    errors = np.zeros(len(groups))
-    for group in sorted(set(groups)):
-        values = fit(stack, free, groups != group)
-        mine = groups == group
+def left_out_errors(stack: Stack, free: Sequence[Free]) -> Floats:
+    """Relative error of every run with its own model left out of the fit."""
+    models = np.array([run.model for run in stack.runs])
+    errors = np.zeros(len(models))
+    for model in sorted(set(models)):
+        values = fit(stack, free, models != model)
+        mine = models == model
         errors[mine] = (stack.predicted_s(free, values) / stack.measured_s - 1)[mine]
     return errors
 
@@ -204,8 +204,6 @@ def main() -> None:
     print("shipped:           ", summary(shipped))
     print("fit:               ", summary(errors))
     print("own model left out:", summary(left_out))
-    by_chip = left_out_errors(stack, [one for one in free if one.chip is None], lambda run: run.case.cluster.chip.name)
-    print("own chip left out: ", summary(by_chip), "(the width of uncalibrated_step_time)")
     if arguments.write:
         write(free, values, float(np.quantile(np.abs(left_out), 0.9)))
 

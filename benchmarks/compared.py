@@ -80,9 +80,7 @@ def compare(record: dict[str, Any]) -> Compared:
     """A line of a corpus with our prediction."""
     case, candidates = load_flags(record)
     got = memory(case, candidates)
-    compiled = record.get("memory") or {}
-    arguments = compiled.get("argument_size_in_bytes")
-    total = arguments + compiled["temp_size_in_bytes"] if compiled else _needed(record["oom"])
+    arguments = (record.get("memory") or {}).get("argument_size_in_bytes")
     kind = int(fit_classes(case, got.total_bytes, got.error_band)[0])
     return Compared(
         id=record["id"],
@@ -93,10 +91,18 @@ def compare(record: dict[str, Any]) -> Compared:
         verdict={FITS: "fits", DOES_NOT_FIT: "does_not_fit"}.get(kind, "at_risk"),
         limit_bytes=case.cluster.hbm_limit_bytes,
         compiled_arguments_bytes=arguments,
-        compiled_bytes=float(total),
+        compiled_bytes=compiled_bytes(record),
         refused=bool(record.get("oom")),
         family="moe" if case.architecture.is_moe else "dense",
     )
+
+
+def compiled_bytes(record: Mapping[str, Any]) -> float:
+    """Arguments and temporaries by the compiler: what it assigned, or would have needed."""
+    compiled = record.get("memory")
+    if not compiled:
+        return _needed(record["oom"])
+    return float(compiled["argument_size_in_bytes"] + compiled["temp_size_in_bytes"])
 
 
 def _needed(oom: dict[str, Any]) -> float:
@@ -162,7 +168,7 @@ DIMENSIONS: dict[str, Callable[[Compared], str]] = {
     "model": lambda point: str(point.flag("model_name", "default")),
     "policy": lambda point: str(point.flag("remat_policy", "full")),
     "mesh": mesh_kind,
-    "chip": lambda point: str(point.record["topology"]).split("-", maxsplit=1)[0],
+    "chip": lambda point: str(point.record["topology"]).rpartition("-")[0],
     "sequence": lambda point: str(point.flag("max_target_length")),
     "types": number_formats,
     "moment": lambda point: point.moment,

@@ -6,6 +6,8 @@ import tomllib
 import pytest
 from places import ROOT
 
+from shardplan.machine.chips import chip_names
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -44,3 +46,8 @@ def test_ci_runs_the_documented_test_command() -> None:
     assert run.stat().st_mode & 0o111
     assert "make test" in run.read_text()
     assert "make test" in (ROOT / "README.md").read_text()
+
+
+def test_no_chip_is_named_in_code() -> None:
+    named = re.compile(rf"""["']({"|".join(map(re.escape, chip_names()))})["']""")
+    assert [path for path in (ROOT / "shardplan").rglob("*.py") if named.search(path.read_text())] == []

@@ -74,6 +74,7 @@ def _row(case: Case, cluster: Cluster, plan: ChoiceOut | None, first: ScaleRowOu
         per_device_batch=plan.per_device_batch,
         estimate_s=plan.time.estimate_s,
         error_band=plan.time.error_band,
+        calibrated=plan.time.calibrated,
         tokens_per_s=rate,
         mfu=plan.mfu,
         efficiency=rate / cluster.chips / base,

@@ -70,5 +70,4 @@ def tpu_type(cluster: Cluster) -> str:
     prefix = nodes(cluster).tpu_type_prefix
     if default_shape(chip, cluster.chips_per_slice) != shape:
         return f"{prefix}-{'x'.join(map(str, shape))}"
-    counted = {"chips": 1, "devices": chip.jax_devices_per_chip, "tensorcores": chip.tensorcores_per_chip}
-    return f"{prefix}-{cluster.chips_per_slice * counted[chip.accelerator_prefixes[prefix]]}"
+    return chip.accelerator(prefix, cluster.chips_per_slice)

@@ -179,6 +179,7 @@ def _judged(name: str, parts: Mapping[str, Any]) -> _Judged:
         exposed_comm_s=choice.time.breakdown["exposed_comm_s"],
         step_s=choice.time.estimate_s,
         error_band=choice.time.error_band,
+        calibrated=choice.time.calibrated,
         tokens_per_s_per_device=choice.tokens_per_s_per_device,
     )
     return _Judged(side, choice.maxtext_flags)

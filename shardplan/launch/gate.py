@@ -63,7 +63,13 @@ def check_plan(path: str, rank: int, *, maxtext: str | None = None, fix: bool = 
 
 
 def flag_record(plan: PlanOut, choice: ChoiceOut) -> dict[str, Any]:
-    """A plan that was printed as `{"id", "topology", "slices", "flags"}`, the way launches are read back."""
+    """A plan that was printed as `{"id", "topology", "slices", "flags"}`, the way launches are read back.
+
+    Raises InputError for a plan that MaxText cannot launch: it has no flags to judge.
+    """
+    if choice.why_not_launchable is not None:
+        hint = "shardplan export jax prints its mesh and shardings"
+        raise InputError([Diagnostic("SP015", f"not launchable: {choice.why_not_launchable}", None, hint)])
     return {
         "id": f"{plan.case}#{choice.rank}",
         "topology": f"{plan.cluster.chip}-{'x'.join(map(str, plan.cluster.topology))}",

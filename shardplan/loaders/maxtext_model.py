@@ -43,6 +43,23 @@ UNSUPPORTED_KEYS: dict[str, tuple[Callable[[MaxTextModel], bool], str]] = {
 """Keys that turn a model into one that cannot be planned, when, and what it then has."""
 
 
+EXAMPLE = """\
+decoder_block: llama2
+base_emb_dim: 64
+base_num_decoder_layers: 2
+base_num_query_heads: 4
+base_num_kv_heads: 2
+base_mlp_dim: 256
+head_dim: 16
+vocab_size: 128
+"""
+
+
+def read(document: Document, name: str) -> Architecture:
+    """The architecture a MaxText model file describes, spelt out for a launch."""
+    return read_maxtext_model(document, name)
+
+
 def read_maxtext_model(document: Document, name: str, maxtext_model_name: str | None = None) -> Architecture:
     """The architecture a MaxText model file describes; raises InputError for layers that cannot be planned."""
     model = build(MaxTextModel, document)
@@ -75,7 +92,7 @@ def read_maxtext_model(document: Document, name: str, maxtext_model_name: str | 
     return build(Architecture, Document(architecture, document.name))
 
 
-def is_maxtext_model(document: Document) -> bool:
+def recognises(document: Document) -> bool:
     """Whether a document looks like a MaxText model file."""
     value = document.value
     return isinstance(value, dict) and ("decoder_block" in value or any(str(k).startswith("base_") for k in value))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardplan.data import model_configs_folder, names
 from shardplan.errors import Diagnostic, InputError, suggest
+from shardplan.loaders import model_formats
 from shardplan.source import Document, build, read_document
 from shardplan.spec import Architecture
 
@@ -40,16 +41,11 @@ def load_architecture(reference: str, mark: Mark | None = None, folder: Path | N
 
 
 def read_architecture(document: Document) -> Architecture:
-    """The architecture a document describes, in whichever format it is written."""
-    from shardplan.loaders.huggingface import is_huggingface_config, read_huggingface_config
-    from shardplan.loaders.maxtext_model import is_maxtext_model, read_maxtext_model
-    from shardplan.loaders.maxtext_twin import with_maxtext_name
-
+    """The architecture a document describes, in whichever format it is written; by default shardplan's own."""
     name = _name_of(Path(document.name))
-    if is_maxtext_model(document):
-        return read_maxtext_model(document, name)
-    if is_huggingface_config(document):
-        return with_maxtext_name(read_huggingface_config(document, name))
+    for form in model_formats():
+        if form.recognises(document):
+            return form.read(document, name)
     architecture = build(Architecture, document)
     named = isinstance(document.value, dict) and "name" in document.value
     return architecture if named else architecture.model_copy(update={"name": name})

@@ -36,7 +36,12 @@ def chip_names() -> list[str]:
 
 @cache
 def _chip(name: str) -> Chip:
-    return build(Chip, read_document(data.rules_folder() / "hardware" / f"{name}.yaml"))
+    """The chip in the file of that name; InputError with all that is wrong in it."""
+    document = read_document(data.rules_folder() / "hardware" / f"{name}.yaml")
+    chip = build(Chip, document)
+    if chip.name != name:
+        raise _refusal("SP015", f"name: {chip.name} is in a file called {name}.yaml", document.mark(("name",)))
+    return chip
 
 
 def load_chip(name: str, mark: Mark | None = None) -> Chip:
@@ -118,9 +123,7 @@ def wraps(cluster: Cluster) -> tuple[bool, ...]:
 
 def accelerator_name(cluster: Cluster) -> str:
     """The cloud's name for one slice, which is also MaxText's `compile_topology`: "v5p-256", "tpu7x-128"."""
-    prefix = cluster.chip.name
-    count = cluster.chips_per_slice * _per_chip(cluster.chip, cluster.chip.accelerator_prefixes[prefix])
-    return f"{prefix}-{count}"
+    return cluster.chip.accelerator(cluster.chip.name, cluster.chips_per_slice)
 
 
 def resolution(cluster: Cluster) -> str:
@@ -146,7 +149,8 @@ def _from_accelerator(name: str, mark: Mark | None) -> tuple[Chip, tuple[int, ..
     chip = _chip_of_prefix(match["prefix"].lower()) if match else None
     if match is None or chip is None:
         hint = suggest(
-            name.partition("-")[0], (prefix for known in chip_names() for prefix in _chip(known).accelerator_prefixes)
+            name.rpartition("-")[0] or name,
+            (prefix for known in chip_names() for prefix in _chip(known).accelerator_prefixes),
         )
         message = f"unknown accelerator {name[:60]!r}; expected a name such as v5p-256 or tpu7x-4x4x8"
         raise _refusal("SP014", message, mark, hint)
@@ -154,7 +158,7 @@ def _from_accelerator(name: str, mark: Mark | None) -> tuple[Chip, tuple[int, ..
     if match["shape"]:
         return chip, _parse_shape(match["shape"], mark)
     unit = chip.accelerator_prefixes[prefix]
-    count, per_chip = int(match["count"]), _per_chip(chip, unit)
+    count, per_chip = int(match["count"]), chip.counted_per_chip(unit)
     if count % per_chip:
         message = f"{name} counts {_UNIT_TEXT[unit]}, {per_chip} a chip; {count} is not a multiple"
         raise _refusal("SP014", message, mark, _count_hint(chip, count // per_chip))
@@ -170,10 +174,6 @@ def _chip_of_prefix(prefix: str) -> Chip | None:
 
 
 _UNIT_TEXT = {"chips": "chips", "devices": "JAX devices", "tensorcores": "TensorCores"}
-
-
-def _per_chip(chip: Chip, unit: str) -> int:
-    return {"chips": 1, "devices": chip.jax_devices_per_chip, "tensorcores": chip.tensorcores_per_chip}[unit]
 
 
 def _parse_shape(text: str, mark: Mark | None) -> tuple[int, ...]:

@@ -43,6 +43,8 @@ class MemoryOut(Output):
     total_bytes: float
     limit_bytes: float
     error_band: float
+    calibrated: bool = True
+    """Whether compiled points of this chip support the band."""
     binding_moment: str
     breakdown: dict[str, float]
     moments: dict[str, float]
@@ -56,6 +58,8 @@ class TimeOut(Output):
     lower_s: float
     upper_s: float
     error_band: float
+    calibrated: bool = True
+    """Whether published runs of this chip support the estimate."""
     breakdown: dict[str, float]
     days: float | None = None
     usd: float | None = None

@@ -49,6 +49,7 @@ class ScaleRowOut(Output):
     per_device_batch: float | None = None
     estimate_s: float | None = None
     error_band: float | None = None
+    calibrated: bool = True
     tokens_per_s: float | None = None
     mfu: float | None = None
     efficiency: float | None = None
@@ -90,6 +91,7 @@ class SideOut(Output):
     exposed_comm_s: float
     step_s: float
     error_band: float
+    calibrated: bool = True
     tokens_per_s_per_device: float
 
 

@@ -10,6 +10,7 @@ from shardplan.render.parts import fixes, memory_and_time, problems, rules_fired
 from shardplan.render.words import (
     VERDICTS,
     codes_text,
+    launch_text,
     memory_text,
     mesh_text,
     remat_text,
@@ -75,7 +76,8 @@ def _one(result: CheckOut) -> Page:
             verdict_per_axis(choice),
             rules_fired(choice),
         ]
-    return Page(f"{result.id}: {words}", (*blocks, Lines("notes", texts(*result.notes))))
+    title = f"{result.id}: {words}{launch_text(choice) if choice is not None else ''}"
+    return Page(title, (*blocks, Lines("notes", texts(*result.notes))))
 
 
 def _fixed(result: CheckOut) -> tuple[Lines, ...]:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shardplan.render.page import Column, Grid, Lines, Page, Text, texts
-from shardplan.render.words import verdict_text
+from shardplan.render.words import band_text, verdict_text
 from shardplan.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _sides(old: SideOut, new: SideOut) -> Grid:
             format_bytes(side.limit_bytes),
             format_bytes(side.communication_bytes),
             format_seconds(side.exposed_comm_s),
-            f"{format_seconds(side.step_s)} ±{side.error_band:.0%}",
+            f"{format_seconds(side.step_s)} {band_text(side.error_band, calibrated=side.calibrated)}",
             f"{side.tokens_per_s_per_device:,.0f}",
             verdict_text(side.verdict),
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shardplan.plan.choice import plan_name
 from shardplan.render.page import Column, Fields, Grid, Lines, Page, Text, texts
 from shardplan.render.parts import memory_and_time, rules_fired, verdict_per_axis
-from shardplan.render.words import mesh_text, name_text, remat_text, verdict_text
+from shardplan.render.words import launch_text, mesh_text, name_text, remat_text, verdict_text
 from shardplan.units import format_bytes, format_count, format_flops, format_seconds
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def explain_page(explanation: ExplanationOut) -> Page:
     choice, profile = explanation.choice, explanation.profile
     kind = f"{profile.family}, {profile.context}" + (", very large" if profile.very_large else "")
     return Page(
-        title=f"{explanation.case}, {plan_name(choice.rank)}: {mesh_text(choice.mesh)}",
+        title=f"{explanation.case}, {plan_name(choice.rank)}: {mesh_text(choice.mesh)}{launch_text(choice)}",
         blocks=(
             Fields(
                 "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardplan.render.page import Column, Fields, Grid, Text, texts
-from shardplan.render.words import SEVERITIES, by_severity, name_text, shares
+from shardplan.render.words import SEVERITIES, band_text, by_severity, name_text, shares, time_text
 from shardplan.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ def memory_and_time(choice: ChoiceOut, title: str) -> Fields:
         (
             "memory",
             texts(
-                f"{format_bytes(memory.total_bytes)} of {format_bytes(memory.limit_bytes)} ±{memory.error_band:.0%}: "
+                f"{format_bytes(memory.total_bytes)} of {format_bytes(memory.limit_bytes)} "
+                f"{band_text(memory.error_band, calibrated=memory.calibrated)}: "
                 f"arguments {format_bytes(memory.arguments_bytes)} + temporaries {format_bytes(memory.temp_bytes)}; "
                 f"worst moment {name_text(memory.binding_moment)}",
                 Text(", ".join(f"{name} {format_bytes(value)}" for name, value, _ in bytes_by_kind), "dim"),
@@ -35,8 +36,7 @@ def memory_and_time(choice: ChoiceOut, title: str) -> Fields:
         (
             "time",
             texts(
-                f"{format_seconds(time.estimate_s)} ±{time.error_band:.0%}, "
-                f"bounds {format_seconds(time.lower_s)} to {format_seconds(time.upper_s)}",
+                f"{time_text(time)}, bounds {format_seconds(time.lower_s)} to {format_seconds(time.upper_s)}",
                 Text(", ".join(f"{name} {format_seconds(value)}" for name, value, _ in seconds_by_kind), "dim"),
                 *money,
             ),

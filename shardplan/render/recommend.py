@@ -11,6 +11,7 @@ from shardplan.render.parts import fixes, memory_and_time, problems, rules_fired
 from shardplan.render.words import (
     batch_text,
     count_text,
+    launch_text,
     memory_text,
     mesh_text,
     remat_text,
@@ -64,8 +65,7 @@ def _headline(plan: PlanOut) -> str:
     if not plan.plans:
         return f"{plan.case}: nothing fits"
     best = plan.plans[0]
-    unlaunchable = f"; not launchable: {best.why_not_launchable}" if best.why_not_launchable else ""
-    return f"{plan.case}: {mesh_text(best.mesh)}, {remat_text(best)}, {time_text(best.time)} a step{unlaunchable}"
+    return f"{plan.case}: {mesh_text(best.mesh)}, {remat_text(best)}, {time_text(best.time)} a step{launch_text(best)}"
 
 
 def _asked(plan: PlanOut, workload: Workload) -> Fields:
@@ -172,8 +172,6 @@ def _rejected(plan: PlanOut) -> Grid:
 def _next(plan: PlanOut, case: str) -> Lines:
     if not plan.plans:
         return Lines("next", texts("shardplan rules SP201", "shardplan chips"), verbatim=True)
-    if not plan.plans[0].launchable:
-        steps: tuple[str, ...] = (f"shardplan explain {case}", f"shardplan export jax {case}")
-    else:
-        steps = (f"shardplan explain {case}", f"shardplan export maxtext {case}", f"shardplan verify {case}")
+    commands = ("explain", "export maxtext", "verify") if plan.plans[0].launchable else ("explain", "export jax")
+    steps = [f"shardplan {command} {case}" for command in commands]
     return Lines("next", texts(*steps), verbatim=True)

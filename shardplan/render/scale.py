@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shardplan.render.page import Column, Grid, Lines, Page, Text, texts
+from shardplan.render.words import band_text
 from shardplan.units import format_fraction, format_seconds
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _row(row: ScaleRowOut) -> tuple[Text, ...]:
     if not row.fits:
         nothing = ("-",) * (len(COLUMNS) - 4)
         return texts(Text(f"{row.chips:,}", "strong"), shape, Text("nothing fits", "bad"), "-", *nothing)
-    band = f" ±{format_fraction(row.error_band or 0)}"
+    band = f" {band_text(row.error_band or 0, calibrated=row.calibrated)}"
     return texts(
         Text(f"{row.chips:,}", "strong"),
         shape,

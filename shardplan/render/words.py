@@ -76,7 +76,18 @@ def memory_text(memory: MemoryOut, verdict: str) -> Text:
 
 def time_text(time: TimeOut) -> str:
     """Seconds a step with the error band: "12.2 s ±10%"."""
-    return f"{format_seconds(time.estimate_s)} ±{time.error_band:.0%}"
+    return f"{format_seconds(time.estimate_s)} {band_text(time.error_band, calibrated=time.calibrated)}"
+
+
+def band_text(band: float, *, calibrated: bool) -> str:
+    """An error band, and whether it is that of a chip nobody has measured: "±30% uncalibrated"."""
+    return f"±{band:.0%}" if calibrated else f"±{band:.0%} uncalibrated"
+
+
+def launch_text(choice: ChoiceOut) -> str:
+    """For a headline: that MaxText cannot launch the plan, why, and what can; empty where it can."""
+    why = choice.why_not_launchable
+    return "" if why is None else f"; not launchable: {why} (shardplan export jax can)"
 
 
 def codes_text(codes: list[str]) -> str:

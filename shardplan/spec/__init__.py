@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shardplan.spec.architecture import Architecture, Attention, FeedForward, Layer, LayerGroup
 from shardplan.spec.case import Case
-from shardplan.spec.machine import Chip, Cluster, Figure, Nodes
+from shardplan.spec.machine import Chip, Cluster, Compiler, Figure, Nodes
 from shardplan.spec.scalars import (
     AXES,
     DTYPE_BYTES,
@@ -35,6 +35,7 @@ __all__ = [
     "Case",
     "Chip",
     "Cluster",
+    "Compiler",
     "Constraints",
     "Count",
     "Dtype",

@@ -1,8 +1,9 @@
 """Compiles one MaxText train step for a TPU topology and prints what the compiler says. Needs no TPU.
 
-This file is run as a script by a Python that has MaxText and libtpu; it imports nothing of shardplan. It reads
-`{"flags": {...}, "topology": "tpu7x-8", "slices": 1, "stop_after": "compile"}` from standard input and writes JSON lines
-to standard output: `{"stage": name}` as it goes on, and last `{"result": {...}}`.
+This file is run as a script by a Python that has MaxText and libtpu; it imports nothing of shardplan. The environment
+says in TPU_ACCELERATOR_TYPE on what machine libtpu is to believe itself. The script reads
+`{"flags": {...}, "topology": NAME, "slices": 1, "stop_after": "compile"}` from standard input and writes JSON lines to
+standard output: `{"stage": name}` as it goes on, and last `{"result": {...}}`.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def main() -> None:
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     os.environ.update(
-        JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE="tpu7x-8", TPU_WORKER_HOSTNAMES="localhost",
+        JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1", TPU_WORKER_HOSTNAMES="localhost",
         ALLOW_MULTIPLE_LIBTPU_LOAD="true", TF_CPP_MIN_LOG_LEVEL="3",
     )  # fmt: skip
     request, started = json.load(sys.stdin), time.monotonic()

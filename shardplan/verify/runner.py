@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardplan.errors import Diagnostic, InputError
+from shardplan.machine.chips import resolve_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -68,7 +69,9 @@ def compile_flags(  # noqa: PLR0913 - one argument a part of the request
     place = cache / f"{key}.json" if cache else None
     if place is not None and place.exists():
         return Compiled(**{**json.loads(place.read_text()), "cached": True})
-    result = _compiled(_ask(environment, request | {"stop_after": stop_after}, time_limit_s, progress))
+    host = resolve_cluster(None, accelerator=topology).chip.compile_host.accelerator_type
+    asked = _ask(environment, request | {"stop_after": stop_after}, host, time_limit_s, progress)
+    result = _compiled(asked)
     if place is not None:
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(f".{os.getpid()}")
@@ -91,10 +94,11 @@ def _key(request: Mapping[str, Any], environment: Environment) -> str:
 def _ask(
     environment: Environment,
     request: Mapping[str, Any],
+    host: str,
     time_limit_s: float,
     progress: Callable[[str, float], None],
 ) -> dict[str, Any]:
-    """The oracle's result for a request."""
+    """The oracle's result for a request, on a machine that libtpu takes for `host`."""
     with tempfile.TemporaryDirectory(prefix="shardplan-") as folder:
         log = Path(folder) / "log"
         with log.open("w") as errors:
@@ -105,7 +109,7 @@ def _ask(
                 stderr=errors,
                 cwd=folder,
                 start_new_session=True,
-                env={**os.environ, "HOME": folder},
+                env={**os.environ, "HOME": folder, "TPU_ACCELERATOR_TYPE": host},
             )
             try:
                 assert process.stdin is not None

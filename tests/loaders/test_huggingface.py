@@ -10,9 +10,9 @@ from places import DATA
 
 from shardplan.cost.tensors.parameters import active_parameters, total_parameters
 from shardplan.errors import InputError
-from shardplan.loaders.huggingface import is_huggingface_config, read_huggingface_config
 from shardplan.loaders.huggingface_decoder import HuggingFaceConfig
 from shardplan.loaders.huggingface_families import FAMILIES, SAME_AS
+from shardplan.loaders.huggingface_model import read_huggingface_config, recognises
 from shardplan.loaders.huggingface_unsupported import TELLING_KEYS, UNSUPPORTED
 from shardplan.loaders.patterns import layer_groups
 from shardplan.loaders.presets import load_architecture, read_architecture
@@ -317,9 +317,9 @@ def test_faults_are_found_together_and_placed() -> None:
 
 
 def test_what_looks_like_a_config() -> None:
-    assert is_huggingface_config(Document({"architectures": ["X"]}, "x"))
-    assert not is_huggingface_config(Document({"layer_groups": []}, "x"))
-    assert not is_huggingface_config(Document([], "x"))
+    assert recognises(Document({"architectures": ["X"]}, "x"))
+    assert not recognises(Document({"layer_groups": []}, "x"))
+    assert not recognises(Document([], "x"))
 
 
 def test_other_names_belong_to_families() -> None:

@@ -11,7 +11,7 @@ from places import DATA
 from shardplan.cost.tensors.parameters import total_parameters
 from shardplan.errors import InputError
 from shardplan.loaders.maxtext_blocks import BLOCKS
-from shardplan.loaders.maxtext_model import UNSUPPORTED_BLOCKS, is_maxtext_model, read_maxtext_model
+from shardplan.loaders.maxtext_model import UNSUPPORTED_BLOCKS, read_maxtext_model, recognises
 from shardplan.loaders.maxtext_schema import MaxTextModel, Scale
 from shardplan.loaders.presets import load_architecture
 from shardplan.source import Document, parse_yaml
@@ -135,9 +135,9 @@ def test_a_deepseek_model_may_be_dense_or_all_experts() -> None:
 
 
 def test_what_looks_like_a_model_file() -> None:
-    assert is_maxtext_model(Document({"base_emb_dim": 64}, "x"))
-    assert not is_maxtext_model(Document({"model_width": 64}, "x"))
-    assert not is_maxtext_model(Document(["base_emb_dim"], "x"))
+    assert recognises(Document({"base_emb_dim": 64}, "x"))
+    assert not recognises(Document({"model_width": 64}, "x"))
+    assert not recognises(Document(["base_emb_dim"], "x"))
 
 
 words = st.text(st.characters(codec="ascii"), max_size=8)

@@ -1,7 +1,8 @@
 """How far the compiler may be from the memory model, by what a candidate uses, from the corpus of compiled points.
 
 Each feature whose schedule we know less well widens the band; features add up as independent errors do. The band is
-the 95th percentile of the errors seen with the feature, rounded up; with few points, the largest.
+the 95th percentile of the errors seen with the feature, rounded up; with few points, the largest. On a chip without points it is at
+least that of the worst chip left out, which errs in those ways as well.
 """
 
 from __future__ import annotations
@@ -40,10 +41,6 @@ APART = 0.05
 ORTHOGONALISED = 0.15
 """A muon update."""
 
-RESCUE = {True: 0.15, False: 0.05}
-"""Beyond the limit: deepseek2-16b on v6e-64 fits by recomputing logits where we count 15% more than there is room;
-on chips with SparseCores the compiler saves a few percent."""
-
 
 def usual_band(setting: Setting) -> Floats:
     """Share of the total by which the compiler's answer may differ, `(n,)`."""
@@ -59,9 +56,9 @@ def usual_band(setting: Setting) -> Floats:
         PIPELINE * (setting.stages > 1),
         UNFUSED * unfused,
         APART * np.any([setting.inputs(group) > 1 for group in setting.case.architecture.layer_groups], axis=0),
-        0.0 if setting.case.cluster.chip.calibration.compiled_points else constant("memory", "uncalibrated_band"),
         release_band(setting.case),
         ORTHOGONALISED * (setting.case.workload.optimizer.name == "muon"),
     )
-    band: Floats = np.sqrt(sum(np.square(share) for share in parts))
+    least = 0.0 if setting.case.cluster.chip.calibration.compiled_points else constant("memory", "uncalibrated_band")
+    band: Floats = np.maximum(np.sqrt(sum(np.square(share) for share in parts)), least)
     return band

@@ -107,7 +107,7 @@ def logits_gradient_waits(setting: Setting) -> Bools:
     scatter llama2-13b and mistral-7b on tpu7x, and llama3.1-70b over 128 devices, which waits all the same.
     """
     here = setting.here
-    least = setting.case.cluster.chip.compiler.late_ring_tokens_per_width
+    least = setting.compiler.late_ring_tokens_per_width
     summed = (least > 0) & (setting.candidates.degree("data") > 1)
     rings_late = ((here.head_tokens > least * setting.width) & ~summed) | (here.context > 1)
     smaller = here.head_tokens <= setting.width

@@ -40,12 +40,8 @@ if TYPE_CHECKING:
 
 SOLID = "saved_activations_bytes"
 
-HOLES = {True: 0.009, False: 0.026}
-"""Holes in the compiler's heap as a share of the live bytes but kept activations, median over the corpus: small where matmuls absorb the
-elementwise work, larger where SparseCores gather into buffers of their own."""
-
 WIDE_HOLES = 0.05
-"""The same with SparseCores that gather whole matrices from more devices than a ring has."""
+"""Holes in the compiler's heap as a share of the live bytes but kept activations, with SparseCores that gather whole matrices from more devices than a ring has."""
 
 EXPERT_HOLES = (0.048, 0.08)
 """The same where experts go back, whose buffers differ more in size: without and with expert parallelism."""
@@ -104,7 +100,7 @@ def moments(setting: Setting) -> tuple[Moment, ...]:
 def _moments(setting: Setting) -> Iterator[Moment]:
     groups = setting.case.architecture.layer_groups
     looped = [group for group in groups if group.count > 1] or list(groups)
-    holes = np.full(len(setting.candidates), HOLES[setting.fuses_matmuls])
+    holes = np.full(len(setting.candidates), setting.compiler.heap_holes)
     holes = np.where(setting.scatters_wide, WIDE_HOLES, holes)
     unrolled = [p for group in groups if group not in looped for p in _together(group, setting, _unrolled)]
     yield Moment("optimizer_update", Alive(()), tuple(update(setting)), holes)
@@ -147,7 +143,7 @@ def _moments(setting: Setting) -> Iterator[Moment]:
 def _expert_layer(
     setting: Setting, shared: Alive, beside: tuple[Part, ...], inner: dict[str, list[Part]]
 ) -> list[Moment]:
-    usual = np.full(len(setting.candidates), HOLES[setting.fuses_matmuls])
+    usual = np.full(len(setting.candidates), setting.compiler.heap_holes)
     back = np.where(setting.here.expert > 1, EXPERT_HOLES[1], EXPERT_HOLES[0])
     return [
         Moment(name, shared, (*beside, *parts), back if name == "experts_backward" else usual)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shardplan.cost.tensors.parameters import ParameterTensor
-    from shardplan.spec import Case, LayerGroup
+    from shardplan.spec import Case, Compiler, LayerGroup
     from shardplan.splits.candidates import Candidates
     from shardplan.units import Bools, Floats
 
@@ -63,9 +63,14 @@ class Setting:
         return self.case.architecture.vocab_size
 
     @property
+    def compiler(self) -> Compiler:
+        """How the compiler treats a device of the chip."""
+        return self.case.cluster.chip.compiler
+
+    @property
     def fuses_matmuls(self) -> bool:
         """Whether elementwise work fuses into the matmuls beside it, a trait of the chip's compiler."""
-        return self.case.cluster.chip.compiler.fuses_matmuls
+        return self.compiler.fuses_matmuls
 
     @cached_property
     def here(self) -> Local:
@@ -98,7 +103,7 @@ class Setting:
     @cached_property
     def lean(self) -> Bools:
         """Whether the compiler fuses a gradient into what produces its input: one buffer less at the loss and in a block."""
-        fused: Bools = ~self.ring & self.case.cluster.chip.compiler.fuses_gradients
+        fused: Bools = ~self.ring & self.compiler.fuses_gradients
         return fused
 
     @cached_property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shardplan.cost.memory.band import RESCUE, usual_band
+from shardplan.cost.memory.band import usual_band
 from shardplan.cost.memory.kept import offloaded_bytes
 from shardplan.cost.memory.moments import Moment, moments
 from shardplan.cost.memory.rescue import without_waiting_logits
@@ -24,7 +24,7 @@ from shardplan.cost.term import Term
 
 if TYPE_CHECKING:
     from shardplan.cost.tensors.state import ArgumentBytes
-    from shardplan.spec import Case
+    from shardplan.spec import Case, Compiler
     from shardplan.splits.candidates import Candidates
     from shardplan.units import Floats, Ints
 
@@ -39,11 +39,6 @@ KINDS = (
 )
 """Kinds of memory every breakdown names, first and in this order."""
 
-RELIEF: dict[bool, tuple[float, float]] = {True: (0.25, 1.0), False: (0.55, 0.05)}
-"""Of what exceeds the limit the compiler saves the first share by rematerialising and compressing, at most the second
-share of the limit: medians over the refused points of the corpus, on chips that fuse matmuls and on others. What it saves
-never makes them fit."""
-
 
 @dataclass(frozen=True)
 class Memory:
@@ -56,8 +51,8 @@ class Memory:
     """The moments as they come."""
     usual_band: Floats
     """Share of the total by which the compiler may differ, from the corpus of compiled points; `(n,)`."""
-    fuses_matmuls: bool
-    """What the chip's compiler does, see `memory_setting.Setting`."""
+    compiler: Compiler
+    """What the chip's compiler does."""
     limit_bytes: float
     """What the compiler lets a device use."""
     offloaded_bytes: Floats
@@ -93,7 +88,7 @@ class Memory:
     @cached_property
     def error_band(self) -> Floats:
         """Share of the total by which the compiler may differ, `(n,)`."""
-        beyond = np.maximum(self.usual_band, RESCUE[self.fuses_matmuls])
+        beyond = np.maximum(self.usual_band, self.compiler.rescue_band)
         needed = self.arguments_bytes + (self.worst_bytes if self.held is self.moments else _worst(self.held))
         # A rescue we count on may not come: the band reaches to what is needed without.
         beyond = np.maximum(beyond, np.where(self._beyond > 0, 0.0, needed / self.total_bytes - 1))
@@ -106,7 +101,7 @@ class Memory:
     @cached_property
     def relief(self) -> Term:
         """What the compiler saves before it refuses, as a negative number of bytes."""
-        share, most = RELIEF[self.fuses_matmuls]
+        share, most = self.compiler.relief, self.compiler.relief_most
         o = np.minimum(share * self._beyond, most * self.limit_bytes)
         return Term("relief_bytes", relief_bytes, {"o": o})
 
@@ -163,7 +158,7 @@ def memory(case: Case, candidates: Candidates) -> Memory:
         held=held,
         moments=without_waiting_logits(held, setting),
         usual_band=usual_band(setting),
-        fuses_matmuls=setting.fuses_matmuls,
+        compiler=setting.compiler,
         limit_bytes=case.cluster.hbm_limit_bytes,
         offloaded_bytes=offloaded_bytes(setting),
     )

@@ -58,7 +58,7 @@ def export(job: Job) -> str:
     found, wanted = job.choice.maxtext_flags, job.given.get(FORMAT, FORMAT.choices[0])
     if wanted == "command":
         arguments, release = job.choice.libtpu_init_args, job.choice.maxtext_release
-        return as_command(found, run_name=job.case.name, libtpu_init_args=arguments, maxtext=release)
+        return as_command(found, run_name=job.name, libtpu_init_args=arguments, maxtext=release)
     return as_yml(found) if wanted == "yml" else as_flags(found)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from shardplan.maxtext.tiles import (
     EXPERT_TILE,
     KERNELS,
+    LANES,
     LOCAL,
     SMALLEST_FLASH_TOKENS,
     nearest_tile,

@@ -21,6 +21,7 @@ from shardplan.loaders.huggingface_unsupported import (
     is_softmax_only,
     seeming,
 )
+from shardplan.loaders.maxtext_twin import with_maxtext_name
 from shardplan.loaders.patterns import layer_groups
 from shardplan.source import Document, build
 from shardplan.spec import Architecture
@@ -32,10 +33,21 @@ TEXT_KEYS = ("text_config", "language_config", "llm_config")
 """Keys under which multimodal configurations keep their text decoder."""
 
 
-def is_huggingface_config(document: Document) -> bool:
+EXAMPLE = """\
+{"model_type": "llama", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128}
+"""
+
+
+def recognises(document: Document) -> bool:
     """Whether a document looks like a config.json."""
     value = document.value
     return isinstance(value, dict) and any(key in value for key in ("model_type", "architectures", *TEXT_KEYS))
+
+
+def read(document: Document, name: str) -> Architecture:
+    """The architecture of a config.json, by the name MaxText has for it if it ships the model."""
+    return with_maxtext_name(read_huggingface_config(document, name))
 
 
 def read_huggingface_config(document: Document, name: str) -> Architecture:
@@ -65,7 +77,7 @@ def read_huggingface_config(document: Document, name: str) -> Architecture:
 
 def _text_decoder(document: Document) -> Path:
     """Path of the part that describes the text decoder."""
-    assert isinstance(document.value, dict), "is_huggingface_config comes first"
+    assert isinstance(document.value, dict), "recognises comes first"
     for key in TEXT_KEYS:
         inner = document.value.get(key)
         if isinstance(inner, dict):
