@@ -138,6 +138,14 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def recommended(case: Path) -> dict[str, Any]:
+    """What `recommend` prints, run once."""
+    code, plan = shardplan("recommend", str(case))
+    assert code == 0
+    return dict(plan)
+
+
 def test_models_json() -> None:
     code, model = shardplan("models", "llama3.1-8b")
     assert code == 0
@@ -145,10 +153,10 @@ def test_models_json() -> None:
     assert (model["total_params"], model["family"]) == (8_030_261_248, "dense")
 
 
-def test_recommend_json(case: Path) -> None:
-    code, plan = shardplan("recommend", str(case))
-    assert code == 0
+def test_recommend_json(recommended: dict[str, Any]) -> None:
+    plan = recommended
     assert_keys(plan, PLAN_KEYS)
+    assert plan["plans"]
     assert plan["schema_version"] == "1.0"
     assert (plan["cluster"]["chips"], plan["cluster"]["devices"]) == (64, 128)
     assert [choice["rank"] for choice in plan["plans"]] == list(range(1, len(plan["plans"]) + 1))
@@ -156,8 +164,8 @@ def test_recommend_json(case: Path) -> None:
         assert_choice(choice, devices=128, slices=1)
 
 
-def test_a_plan_can_be_checked_by_its_rank(case: Path, tmp_path: Path) -> None:
-    _, plan = shardplan("recommend", str(case), "--top", "2")
+def test_a_plan_can_be_checked_by_its_rank(recommended: dict[str, Any], tmp_path: Path) -> None:
+    plan = recommended
     saved = tmp_path / "plan.json"
     saved.write_text(json.dumps(plan))
     code, (result,) = shardplan("check", "--plan", str(saved), "--rank", "2")
@@ -182,6 +190,7 @@ def test_check_json_lines(tmp_path: Path) -> None:
     for result in results:
         assert_keys(result, CHECK_KEYS)
         assert_choice(result["choice"], devices=8, slices=1)
+    assert results[1]["fixes"]
     for fix in results[1]["fixes"]:
         assert_keys(fix, {"flags": dict, "saves_bytes": NUMBER, "costs_s": NUMBER})
     assert results[1]["problems"]

@@ -3,11 +3,14 @@ from __future__ import annotations
 import contextlib
 import io
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardplan import cli
 from shardplan.errors import ExitCode
+
+pytestmark = pytest.mark.slow
 
 WORDS = [
     "recommend",

@@ -116,12 +116,12 @@ def test_a_shape_maxtext_has_no_name_for_is_refused(
 
 
 def test_scaling_is_a_row_a_size(run: Callable[..., Ran], case: Callable[..., str]) -> None:
-    ran = run("scale", case("2x2", "v5e"), "--chips", "1..32", "-o", "json")
+    ran = run("scale", case("2x2", "v5e"), "--chips", "1..16", "-o", "json")
     assert ran.code == 0
     rows = json.loads(ran.out)["rows"]
-    assert [row["chips"] for row in rows] == [1, 4, 8, 16, 32]
-    assert [row["fits"] for row in rows] == [False, False, False, True, True]
-    page = run("scale", case("2x2", "v5e"), "--chips", "1..32", "-o", "plain")
+    assert [row["chips"] for row in rows] == [1, 4, 8, 16]
+    assert [row["fits"] for row in rows] == [False, False, False, True]
+    page = run("scale", case("2x2", "v5e"), "--chips", "8..16", "-o", "plain")
     assert "nothing fits" in page.out
     assert "communication-bound" in page.out
 

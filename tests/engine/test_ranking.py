@@ -146,6 +146,8 @@ def test_the_error_band_decides_between_fits_and_at_risk() -> None:
     limit = case.cluster.hbm_limit_bytes
     total, band = np.array([0.90, 0.97, 1.02, 1.10]) * limit, np.full(4, 0.05)
     assert fit_classes(case, total, band).tolist() == [FITS, AT_RISK, AT_RISK, DOES_NOT_FIT]
+    edges, width = np.array([1.0, 1.0 / (1 - 0.05), 1.0 / (1 - 0.05) + 1e-9]) * limit, np.array([0.0, 0.05, 0.05])
+    assert fit_classes(case, edges, width).tolist() == [FITS, AT_RISK, DOES_NOT_FIT]
     careful = case.model_copy(update={"constraints": case.constraints.model_copy(update={"hbm_headroom": 0.1})})
     assert fit_classes(careful, total, band)[0] == AT_RISK
 

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from places import DATA
 
@@ -170,7 +170,15 @@ def test_a_default_shape_has_the_chips_and_is_allowed(name: str, chips: int) -> 
         assert chips % 64 or chips > chip.max_chips or chips <= 0
 
 
-@given(st.sampled_from(chip_names()), st.lists(st.integers(0, 40), min_size=2, max_size=3))
+SIDES = st.integers(0, 40) | st.sampled_from([1, 2, 4, 8, 16])
+
+
+@given(
+    st.sampled_from(chip_names()),
+    st.lists(SIDES, min_size=2, max_size=3) | st.lists(SIDES, min_size=2, max_size=3).map(sorted),
+)
+@example("v5p", [4, 4, 8])
+@example("v6e", [4, 8])
 def test_a_shape_is_accepted_exactly_if_allowed(name: str, sides: list[int]) -> None:
     topology = "x".join(map(str, sides))
     if is_allowed(load_chip(name), tuple(sides)):

@@ -13,6 +13,8 @@ from places import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 PATH = ROOT / "benchmarks" / "calibrate.py"
 
 

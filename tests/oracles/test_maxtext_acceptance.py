@@ -18,6 +18,8 @@ from shardplan.maxtext.tables import table
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 PATH = DATA / "maxtext_acceptance.jsonl"
 ROWS = [json.loads(line) for line in PATH.read_text(encoding="utf-8").splitlines()]
 EMITTED = [row for row in ROWS if row["kind"] == "emitted"]

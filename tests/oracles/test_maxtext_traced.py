@@ -16,6 +16,8 @@ from shardplan.errors import InputError, InvalidShardingError
 from shardplan.loaders.load import load_record
 from shardplan.splits.enumeration import split_rows
 
+pytestmark = pytest.mark.slow
+
 PATH = DATA / "maxtext" / "traced.jsonl"
 ROWS = [json.loads(line) for line in PATH.read_text(encoding="utf-8").splitlines()]
 EMITTED = [row for row in ROWS if row["kind"] == "emitted"]

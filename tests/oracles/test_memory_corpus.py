@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from places import DATA
 
-from benchmarks.compared import DIMENSIONS, Compared, Errors, by_dimension, changes, compare, load_flags, read_corpus
+from benchmarks.compared import Compared, Errors, by_dimension, changes, compare, load_flags, read_corpus
 from shardplan.cost.memory.total import memory
 
 FILES = ("compiled_memory.jsonl", "compiled_memory_wide.jsonl")
 PUBLISHED = "compiled_published.jsonl"
-MEDIAN, P95 = 0.03, 0.08
+MEDIAN, P95 = 0.015, 0.07
 PUBLISHED_MEDIAN, PUBLISHED_LOW, PUBLISHED_HIGH = 0.05, -0.05, 0.20
 """Published plans: llama4-17b-16e over 512 devices is 18% too high, as the logits' gradient does not wait there."""
 REFUSED_BY_US = 0.03
 """Share of compiled points that may be called `does_not_fit`."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def points() -> dict[str, list[Compared]]:
     return {name: [compare(record) for record in read_corpus(DATA / name)] for name in (*FILES, PUBLISHED)}
 
@@ -83,7 +83,7 @@ def test_changing_one_setting_changes_the_right_bytes(points: dict[str, list[Com
     found = list(changes([point for name in FILES for point in points[name]]))
     missed = [f"{c.factor}: {c.first.id} to {c.second.id}" for c in found if not c.met]
     assert len(found) > 100
-    assert len(missed) <= 0.1 * len(found), missed
+    assert len(missed) <= 0.03 * len(found), missed
 
 
 def test_the_corpus_covers_both_sides_of_the_limit(points: dict[str, list[Compared]]) -> None:
@@ -91,14 +91,6 @@ def test_the_corpus_covers_both_sides_of_the_limit(points: dict[str, list[Compar
     near = [p for name in FILES for p in points[name] if 0.9 < p.compiled_bytes / p.limit_bytes <= 1.0]
     assert refused
     assert near
-
-
-@pytest.mark.parametrize("dimension", DIMENSIONS)
-def test_every_point_is_in_one_group_of_a_dimension(points: dict[str, list[Compared]], dimension: str) -> None:
-    every = [point for name in FILES for point in points[name]]
-    groups = by_dimension(every, dimension)
-    assert sum(errors.count for errors in groups.values()) == len(every)
-    assert max(errors.worst for errors in groups.values()) == Errors.of(every).worst
 
 
 def test_meshes_are_named_by_the_axes_beside_fsdp(points: dict[str, list[Compared]]) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from shardplan.errors import Diagnostic
     from shardplan.plan import CheckOut, ChoiceOut, PlanOut
 
+pytestmark = pytest.mark.slow
+
 PATH = DATA / "user_cases.jsonl"
 PAGE = ROOT / "docs" / "user_cases.md"
 CASES: dict[str, dict[str, Any]] = {row["id"]: row for row in map(json.loads, PATH.read_text().splitlines())}

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -349,6 +349,7 @@ anything = st.recursive(
 
 
 @given(anything)
+@example({"layers": [{"block": {"kind": "dense", "width": 4}}], "ratio": 0.5})
 def test_no_value_makes_the_builder_stumble(value: object) -> None:
     document = Document(value, "case.yaml")
     try:

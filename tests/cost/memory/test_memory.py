@@ -60,14 +60,12 @@ def test_breakdown_and_lines_add_up_to_the_total(topology: str, flags: dict[str,
 def test_temporaries_are_those_of_the_worst_moment(topology: str, flags: dict[str, Any]) -> None:
     got = _memory(topology, **flags)
     assert got.temp_bytes[0] == max(got.moments_at(0).values()) == got.moment_at(0).bytes[0]
-    assert got.error_band[0] >= 0.03
 
 
 @pytest.mark.parametrize(("topology", "flags"), CASES)
-def test_every_line_names_its_formula(topology: str, flags: dict[str, Any]) -> None:
+def test_every_line_is_its_formula_with_its_letters_filled_in(topology: str, flags: dict[str, Any]) -> None:
     for term in _memory(topology, **flags).terms_at(0):
-        assert term.formula
-        assert term.name.endswith("_bytes")
+        assert eval(term.formula, {}, term.at(0)) == pytest.approx(term.value_at(0)), term.name  # noqa: S307 - ours
 
 
 def test_many_candidates_are_priced_as_each_alone() -> None:

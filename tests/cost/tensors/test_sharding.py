@@ -265,8 +265,12 @@ def test_padding_never_shrinks_and_ignores_order(sizes: list[int], element_bytes
     padded = padded_bytes(columns, element_bytes)[0]
     assert padded >= np.prod(sizes) * element_bytes
     assert padded == padded_bytes(columns[::-1], element_bytes)[0]
-    if len(sizes) > 1 and all(size % 128 == 0 for size in sizes):
-        assert padded == np.prod(sizes) * element_bytes
+
+
+@given(st.lists(st.integers(1, 4).map(lambda tiles: 128 * tiles), min_size=2, max_size=4), st.sampled_from([2, 4]))
+def test_whole_tiles_need_no_padding(sizes: list[int], element_bytes: int) -> None:
+    columns = [np.array([size], dtype=np.int64) for size in sizes]
+    assert padded_bytes(columns, element_bytes)[0] == np.prod(sizes) * element_bytes
 
 
 def test_state_is_explained_by_its_formulas() -> None:
