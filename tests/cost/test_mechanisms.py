@@ -162,6 +162,15 @@ def _few_tokens_do_not_wait_at_a_tied_head() -> None:
         assert sum(waiting) == 0
 
 
+def _releases_that_were_not_compiled_are_wider() -> None:
+    flags = {"model_name": "llama3.1-8b", "per_device_batch_size": 2, "max_target_length": 8192, "attention": "flash"}
+    record = {"id": "test", "topology": "tpu7x-8", "flags": flags}
+    case, candidates = load_flags(record)
+    runtime = case.runtime.model_copy(update={"maxtext": "0.1.0"})
+    old = memory(case.model_copy(update={"runtime": runtime}), candidates).error_band[0]
+    assert old > memory(case, candidates).error_band[0] + 0.01
+
+
 def _inputs_lie_on_the_host() -> None:
     got = _memory(remat_policy="custom", decoder_layer_input="offload")
     assert got.host_bytes[0] == 2 * 2 * 8192 * 4096 * 32
@@ -247,7 +256,7 @@ def _nine_in_ten_runs_are_in_the_band() -> None:
 
 
 def _a_chip_without_runs_is_less_certain() -> None:
-    assert step_time_band(load_chip("v4")) == pytest.approx(0.1767, abs=1e-4)
+    assert step_time_band(load_chip("v4")) == pytest.approx(0.304, abs=1e-4)
 
 
 # --- the mechanisms ------------------------------------------------------------------------------------------------
@@ -332,7 +341,6 @@ MEMORY: dict[str, Mechanism] = {
     "layers.waiting_hidden": near(0.035, "trillium/Gemma3-12B-MaxText/v6e-256@6472c99"),
     "layers.staged_dense": near(0.025, "l8_pp2"),
     "layers.dense_moments": near(0.005, "l8_t7x2_s8k_b6_full", "l8_t7x8_s8k_b2_full_dp8", "l8_s4096_b2"),
-    "moments.HOLES": near(0.02, "q036_default_tpu7x-16", "l8_t7x8_s8k_b2_minimal_with_context", "l8_s2048_b2"),
     "moments.WIDE_HOLES": near(
         0.035, "m_llama3.1-405b_tpu7x-512_s8192_b1", "l70_t7x128_s8k_b2_full", "l70_t7x512_s128k_recipe"
     ),
@@ -397,7 +405,6 @@ MEMORY: dict[str, Mechanism] = {
         "docs/tiering/llama3.1-70b-v6e256",
     ),
     "terms.relief_bytes": near(0.025, "l8_t7x8_s8k_b2_full_dp8", "l70_v6e256_s8k_b2_full", "l8_t7x2_s8k_b6_full"),
-    "total.RELIEF": near(0.025, "l8_t7x8_s8k_b2_full_dp8", "l70_v6e256_s8k_b2_full", "l8_t7x2_s8k_b6_full"),
     "update.PREFETCHED": near(0.005, "l8_optoff"),
     "update.MUON_COPIES": near(0.035, "l8_muon"),
     "update.update": near(0.035, "l8_muon"),
@@ -421,7 +428,7 @@ MEMORY: dict[str, Mechanism] = {
     "band.UNFUSED": band(0.05, attention="dot_product", max_target_length=2048),
     "band.APART": band(0.0583, "tpu7x-16", model_name="gemma3-4b", remat_policy="custom", max_target_length=4096),
     "band.ORTHOGONALISED": band(0.153, opt_type="muon"),
-    "band.RESCUE": band(0.15, "v6e-8", per_device_batch_size=16),
+    "release_band.release_band": Mechanism(_releases_that_were_not_compiled_are_wider),
 }
 
 TIME: dict[str, Mechanism] = {
@@ -493,7 +500,7 @@ CALIBRATED: dict[str, Mechanism] = {
     "kernels.hbm": met(0.01, LIGHT_RUN, off=1.0),
     "kernels.row_gather": met(0.02, SMALL_MOE_RUN, off=1.0),
     "kernels.grouped_tile_rows": met(0.01, DEEPSEEK, off=0.0),
-    "kernels.attention_tile_tokens": met(0.02, "ironwood/qwen3-235b-a22b/4k-bf16-tpu7x-4x8x8@ef89281", off=1.0),
+    "kernels.measured_tile_tokens": met(0.02, "ironwood/qwen3-235b-a22b/4k-bf16-tpu7x-4x8x8@ef89281", off=1.0),
     "matmul.matmul_sustained": met(0.01, BF16_RUN, off=1.0),
     "matmul.low_precision_gain": met(0.01, FP8_RUN, off=1.0),
     "overlap.weights_hidden": met(0.01, DEEPSEEK, off=0.0),
@@ -501,7 +508,7 @@ CALIBRATED: dict[str, Mechanism] = {
     "overlap.host_link": met(0.02, OFFLOAD_RUN, off=1.0),
     "overlap.slice_wait": met(0.03, GEMMA_RUN, off=0.0),
     "overlap.uncalibrated_band": Mechanism(_a_chip_without_runs_is_less_certain, off=0.0),
-    "memory.uncalibrated_band": band(0.1864, "v4-8", off=0.0),
+    "memory.uncalibrated_band": band(0.229, "v4-8", off=0.0),
     "overlap.error_band": Mechanism(_nine_in_ten_runs_are_in_the_band, off=0.05),
 }
 
@@ -509,12 +516,15 @@ TRAITS: dict[str, tuple[float, str, object]] = {
     "fuses_matmuls": (0.005, "c_l8_v5p-16", False),
     "fuses_gradients": (0.02, "c_l8_v5e-64", False),
     "late_ring_tokens_per_width": (0.01, "c_l8_v5p-16", 0.0),
+    "heap_holes": (0.02, "q036_default_tpu7x-16", 0.0),
+    "relief": (0.025, "l70_v6e256_s8k_b2_full", 0.0),
+    "relief_most": (0.025, "l8_t7x8_s8k_b2_full_dp8", 1.0),
 }
 """Traits of a chip's compiler: how near a point is to it, and the trait of other chips."""
 
 FRAME = {
     "moments.moments", "setting.part", "total.memory", "total.KINDS", "kept.named_activations",
-    "Setting.width", "Setting.vocabulary", "Setting.here", "Setting.state", "Setting.shards",
+    "Setting.compiler", "Setting.width", "Setting.vocabulary", "Setting.here", "Setting.state", "Setting.shards",
     "comm.collectives", "traffic.flows", "traffic.weight_sums", "Network.of", "Network.route",
     "compute.BACKWARD_MATMULS", "compute.layer_matmuls", "seconds.SUMMED", "seconds.step_lines", "seconds.total_s",
     "seconds.added", "step_time.BREAKDOWN", "step_time.BOUNDS", "step_time.step_time", "step_time.step_seconds",
@@ -564,6 +574,18 @@ def test_a_trait_of_a_compiler_is_missed_when_it_is_another_chip_s(trait: str) -
     assert memory(elsewhere, candidates).total_bytes[0] != pytest.approx(compiled, rel=within)
 
 
+def test_beyond_the_limit_the_band_is_that_of_the_compiler_s_rescues() -> None:
+    for topology in ("v6e-8", "tpu7x-8"):
+        beyond = _memory(topology, per_device_batch_size=64)
+        assert beyond.total_bytes[0] > beyond.limit_bytes
+        rescue = load_chip(topology.partition("-")[0]).compiler.rescue_band
+        assert (
+            beyond.error_band[0]
+            >= rescue
+            > _memory(topology, per_device_batch_size=1, remat_policy="full").error_band[0]
+        )
+
+
 def _holds(mechanism: Mechanism) -> bool:
     try:
         with np.errstate(all="ignore"):
@@ -576,6 +598,7 @@ def _holds(mechanism: Mechanism) -> bool:
 def test_every_mechanism_has_its_row() -> None:
     mechanisms = {name for name in DEFINED if not is_formula(DEFINED[name]) or name.startswith("terms.")}
     assert mechanisms - FRAME == (MEMORY | TIME | NETWORK).keys()
-    assert set(CONSTANTS) - FRAME == CALIBRATED.keys()
-    assert Compiler.model_fields.keys() - {"source", "kind", "note"} == TRAITS.keys()
+    of_releases = {name for name in CONSTANTS if name.startswith("releases.")}
+    assert set(CONSTANTS) - FRAME - of_releases == CALIBRATED.keys()
+    assert Compiler.model_fields.keys() - {"source", "kind", "note", "rescue_band"} == TRAITS.keys()
     assert (IN_USE.keys() | FRAME) <= DEFINED.keys() | set(CONSTANTS)

@@ -36,8 +36,8 @@ def is_legal(case: Case, ici: Degrees, dcn: Degrees) -> bool:
     over = dict(zip(AXES, dcn, strict=True))
     both = {axis: at[axis] * over[axis] for axis in AXES}
     block = 1536 if case.architecture.is_moe else 6144
-    tiles = case.workload.sequence_length // 512
-    context = both["context"] * (2 if case.runtime.context_load_balance and both["context"] > 1 else 1)
+    length = case.workload.sequence_length
+    context, balanced = both["context"], case.runtime.context_load_balance
     return (
         all(over[axis] == 1 for axis in AXES if axis not in {"data", "pipeline", "fsdp"})
         and all(size % both["tensor"] == 0 for size in (16, 8, 2048, 32768, block))
@@ -45,7 +45,8 @@ def is_legal(case: Case, ici: Degrees, dcn: Degrees) -> bool:
         and math.gcd(2048, both["fsdp"] * both["fsdp_transpose"] * both["context"] * both["expert"])
         == both["fsdp"] * both["fsdp_transpose"] * both["context"] * both["expert"]
         and (24 if case.architecture.is_moe else 1) % both["expert"] == 0
-        and tiles % context == 0
+        and length // 512 % context == 0
+        and (context == 1 or not balanced or (context % 2 == 0 and length % (2 * context) == 0))
         and 12 % both["pipeline"] == 0
         and bool(torus.fits_without_split(case.cluster, Mesh.of([at]))[0])
     )
@@ -86,7 +87,9 @@ def test_the_meshes_are_those_that_pass_every_condition(name: str) -> None:
 def test_a_bound_leaves_out_the_degrees_above_it_and_no_others(axis: str, bound: int) -> None:
     case = CASES["dense"]
     limits = case.constraints.model_copy(update={f"max_{axis}_parallelism": bound})
-    within = {pair for pair in legal_meshes(case) if pair[0][AXES.index(axis)] <= bound}
+    # Transposed FSDP is FSDP along another dimension.
+    axes = ("fsdp", "fsdp_transpose") if axis == "fsdp" else (axis,)
+    within = {pair for pair in legal_meshes(case) if math.prod(pair[0][AXES.index(one)] for one in axes) <= bound}
     assert found_meshes(case.model_copy(update={"constraints": limits})) == within
 
 

@@ -168,6 +168,7 @@ SWITCHES: Final = (
         "context_parallel_strategy",
         lambda s: s["context_parallel_strategy"] in {"ring", "ulysses"} and s["attention"] == "autoselected",
         "context_parallel_strategy=ring and ulysses need attention=flash to be said",
+        since="0.2.4",
     ),
     Switch(
         "global_parameter_scale",
