@@ -11,8 +11,8 @@ COG := -I docs -I tests -I .
 CASE ?= model_configs/cases/llama3.1-70b-8k.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types contracts pytest docs format wheel bench accuracy verify-corpus calibrate ranks \
-        maxtext-env maxtext-acceptance clean
+.PHONY: help setup demo quick test check lint types contracts pytest docs format wheel bench accuracy verify-corpus calibrate ranks \
+        mutants maxtext-env maxtext-acceptance clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 22
@@ -27,6 +27,9 @@ $(READY): pyproject.toml
 
 demo: $(READY) ## Set up and print the plan of a shipped case (CASE=path for another)
 	$(BIN)/shardplan recommend $(CASE)
+
+quick: lint types contracts ## Run everything but the slow oracles, without coverage (a minute)
+	$(BIN)/pytest -q -m 'not slow'
 
 test: check ## Set up and run everything (what .ci/run calls)
 
@@ -82,6 +85,10 @@ $(MAXTEXT_VENV)-%/.ready: ## Create the environment of an older release, such as
 
 maxtext-acceptance-%: $(READY) $(MAXTEXT_VENV)-%/.ready ## The same for an older release, such as maxtext-acceptance-0.2.1
 	$(BIN)/python -m benchmarks.acceptance --python $(MAXTEXT_VENV)-$*/bin/python --release $*
+
+mutants: $(READY) ## Count the small faults that the tests notice: a seeded sample of the physics and the ranking
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
+	$(BIN)/python -m benchmarks.mutants --write
 
 verify-corpus: $(READY) $(MAXTEXT_VENV)/.ready ## Compile the corpus of configurations again (hours)
 	$(BIN)/python -m benchmarks.corpus --python $(MAXTEXT_VENV)/bin/python

@@ -68,9 +68,8 @@ def switch_off(name: str, original: Any, off: Any, monkeypatch: pytest.MonkeyPat
     if isinstance(original, property | cached_property) or owner[0].isupper():
         function = original.fget if isinstance(original, property) else getattr(original, "func", original)
         empty = without(function)
-        (cls,) = (
-            cls for module in _modules() for key, cls in vars(module).items() if key == owner and _defines(cls, module)
-        )
+        owners = {cls for module in _modules() for cls in vars(module).values() if isinstance(cls, type)}
+        (cls,) = (cls for cls in owners if cls.__name__ == owner and vars(cls).get(attribute) is original)
         monkeypatch.setattr(cls, attribute, empty if inspect.isfunction(original) else property(empty))
         return
     value = off if off is not None else without(original) if callable(original) else nothing(original)
@@ -81,10 +80,6 @@ def switch_off(name: str, original: Any, off: Any, monkeypatch: pytest.MonkeyPat
 
 def _modules() -> list[Any]:
     return [module for name, module in list(sys.modules.items()) if name.startswith("shardplan.")]
-
-
-def _defines(cls: object, module: Any) -> bool:
-    return isinstance(cls, type) and cls.__module__ == module.__name__
 
 
 def forget() -> None:

@@ -18,9 +18,10 @@ def main() -> None:
         place = Path(folder)
         run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, str(ROOT))
         (wheel,) = place.glob("shardplan-*.whl")
-        venv.create(place / "clean", with_pip=True)
+        venv.create(place / "clean", with_pip=False)
         python = place / "clean" / "bin" / "python"
-        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
+        # Guard: our pip installs there; a pip of its own would take longer than all the rest.
+        run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check", wheel)
         shardplan = python.with_name("shardplan")
         data = "from shardplan import data; print(data.rules_folder(), data.model_configs_folder())"
         folders = run(python, "-c", data, cwd=place)

@@ -35,7 +35,8 @@ def test_the_runtime_needs_five_packages_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["demo", "test", "check", "lint", "types", "contracts", "pytest", "maxtext-env", "accuracy"]
+    "target",
+    ["demo", "quick", "test", "mutants", "check", "lint", "types", "contracts", "pytest", "maxtext-env", "accuracy"],
 )
 def test_make_lists_its_targets(target: str) -> None:
     assert re.search(rf"^{target}:.*## \S", (ROOT / "Makefile").read_text(), re.MULTILINE)
