@@ -27,7 +27,7 @@ import traceback
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hypothesis.strategies  # noqa: F401 - loaded once, for every mutant
 import numpy as np  # noqa: F401 - loaded once
@@ -231,8 +231,7 @@ def main() -> None:
 def _run(root: Path, chosen: argparse.Namespace) -> None:
     specs = sample(root, chosen.count, chosen.seed, chosen.only)
     if chosen.again:
-        last = json.loads(RESULT.read_text(encoding="utf-8"))["survivors"]
-        known = {(one["module"], one["operator"], one["occurrence"]) for one in last}
+        known = {(one["module"], one["operator"], one["occurrence"]) for one in _last()["survivors"]}
         specs = [one for one in specs if (str(one.module_path), one.operator_name, one.occurrence) in known]
     _check_unmutated({str(spec.module_path) for spec in specs})
     ends, tried = time.monotonic() + 60 * chosen.minutes, []
@@ -246,11 +245,18 @@ def _run(root: Path, chosen: argparse.Namespace) -> None:
             if after is not None and passes(tests_of(str(spec.module_path))):
                 survivors.append(_survivor(spec, before, after))
                 print(survivors[-1], flush=True)
-        if not len(tried) % 10:
+        if not len(tried) % 10 or spec is specs[-1]:
             print(f"{len(survivors)} of {len(tried)} survived", flush=True)
-    if chosen.write:
-        RESULT.write_text(json.dumps(_result(root, chosen, tried, survivors), indent=1) + "\n", encoding="utf-8")
+            if chosen.write and (not chosen.again or spec is specs[-1]):
+                result = _result(root, chosen, tried, survivors)
+                RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"{len(tried) - len(survivors)} of {len(tried)} killed")
+
+
+def _last() -> dict[str, Any]:
+    """The result of the last run that was written."""
+    result: dict[str, Any] = json.loads(RESULT.read_text(encoding="utf-8"))
+    return result
 
 
 def _result(
@@ -259,8 +265,7 @@ def _result(
     """What the page on mutants reads; survivors that were tried again replace those of the last run."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     if chosen.again:
-        last = json.loads(RESULT.read_text(encoding="utf-8"))
-        return last | {"date": today, "survivors": [asdict(one) for one in survivors]}
+        return _last() | {"date": today, "survivors": [asdict(one) for one in survivors]}
     counts = Counter(_prefix(str(spec.module_path)) or "" for spec in tried)
     found = {"date": today, "seed": chosen.seed, "places": len(places(root)), "tried": dict(sorted(counts.items()))}
     return found | {"survivors": [asdict(one) for one in survivors]}
