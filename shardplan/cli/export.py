@@ -13,7 +13,7 @@ from shardplan.exporters import load_exporter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shardplan.exporters.setting import Setting
+    from shardplan.exporters.placeholder import Placeholder
     from shardplan.plan import ChoiceOut
     from shardplan.spec import Case
 
@@ -23,15 +23,15 @@ def export() -> None:
 
 
 def command_of(name: str) -> Callable[..., None]:
-    """The command of an exporter: case, rank and objective, and an option for each of its settings."""
+    """The command of an exporter: case, rank and objective, and an option for each of its placeholders."""
     exporter = load_exporter(name)
-    settings = {setting.name.replace("-", "_"): setting for setting in exporter.SETTINGS}
+    placeholders = {placeholder.name.replace("-", "_"): placeholder for placeholder in exporter.PLACEHOLDERS}
 
     def command(case: str, rank: int | None, objective: Objective, maxtext: str | None, **values: str | None) -> None:
         from shardplan.cli.output import emit
         from shardplan.exporters.launch import Job
 
-        given = {settings[key]: value for key, value in values.items() if value is not None}
+        given = {placeholders[key]: value for key, value in values.items() if value is not None}
         _refuse_unknown(given)
         chosen = _planned(case, rank, objective, release=maxtext, for_maxtext=exporter.FOR_MAXTEXT)
         emit(exporter.export(Job(*chosen, given)))
@@ -41,7 +41,7 @@ def command_of(name: str) -> Callable[..., None]:
         "rank": (RankOption, None),
         "objective": (ObjectiveOption, Objective.STEP_TIME),
         "maxtext": (MaxTextOption, None),
-        **{key: (_option(setting), None) for key, setting in settings.items()},
+        **{key: (_option(placeholder), None) for key, placeholder in placeholders.items()},
     }
     command.__name__, command.__doc__ = name, exporter.ABOUT
     command.__annotations__ = {key: kind for key, (kind, _) in declared.items()}
@@ -52,18 +52,18 @@ def command_of(name: str) -> Callable[..., None]:
     return command
 
 
-def _option(setting: Setting) -> Any:
-    """A setting as an option of a command."""
-    about = f"{setting.about}: {', '.join(setting.choices)}." if setting.choices else setting.about
-    return Annotated[str | None, typer.Option(f"--{setting.name}", metavar=setting.metavar, help=about)]
+def _option(placeholder: Placeholder) -> Any:
+    """A placeholder as an option of a command."""
+    about = f"{placeholder.about}: {', '.join(placeholder.choices)}." if placeholder.choices else placeholder.about
+    return Annotated[str | None, typer.Option(f"--{placeholder.name}", metavar=placeholder.metavar, help=about)]
 
 
-def _refuse_unknown(given: dict[Setting, str]) -> None:
-    """Stop at a value that is not among a setting's choices."""
-    for setting, value in given.items():
-        if setting.choices and value not in setting.choices:
-            message = f"{value[:60]!r} is not one of {', '.join(setting.choices)}"
-            raise typer.BadParameter(message, param_hint=f"--{setting.name}")
+def _refuse_unknown(given: dict[Placeholder, str]) -> None:
+    """Stop at a value that is not among a placeholder's choices."""
+    for placeholder, value in given.items():
+        if placeholder.choices and value not in placeholder.choices:
+            message = f"{value[:60]!r} is not one of {', '.join(placeholder.choices)}"
+            raise typer.BadParameter(message, param_hint=f"--{placeholder.name}")
 
 
 def _planned(

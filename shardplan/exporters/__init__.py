@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
-    from shardplan.exporters.setting import Setting
+    from shardplan.exporters.placeholder import Placeholder
 
-_SHARED = frozenset({"launch", "setting"})
+_SHARED = frozenset({"launch", "placeholder"})
 """Modules of the folder that write for no program."""
 
 
@@ -25,7 +25,7 @@ class Exporter(Protocol):
     """One line, for the list of commands."""
     ABOUT: str
     """The command's help, examples included."""
-    SETTINGS: tuple[Setting, ...]
+    PLACEHOLDERS: tuple[Placeholder, ...]
     """What it asks of the user beside the plan."""
     FOR_MAXTEXT: bool
     """Whether what it writes launches MaxText: a model that MaxText lacks is then refused before the search."""

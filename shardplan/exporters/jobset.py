@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from shardplan.exporters.setting import FOLDER, IMAGE
+from shardplan.exporters.placeholder import FOLDER, IMAGE
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
@@ -30,7 +30,7 @@ Examples:
   shardplan export jobset case.yaml --image my-registry/maxtext > jobset.yaml
   shardplan export jobset case.yaml | envsubst | kubectl apply -f -
 """
-SETTINGS: Final = (IMAGE, FOLDER)
+PLACEHOLDERS: Final = (IMAGE, FOLDER)
 FOR_MAXTEXT: Final = True
 
 

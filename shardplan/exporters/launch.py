@@ -13,7 +13,7 @@ from shardplan.plan.choice import plan_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shardplan.exporters.setting import Setting
+    from shardplan.exporters.placeholder import Placeholder
     from shardplan.plan import ChoiceOut
     from shardplan.spec import Case, Cluster, Nodes
 
@@ -27,7 +27,7 @@ class Job:
 
     case: Case
     choice: ChoiceOut
-    given: Mapping[Setting, str] = field(default_factory=dict)
+    given: Mapping[Placeholder, str] = field(default_factory=dict)
     """What the user gave of the exporter's settings."""
 
     @property

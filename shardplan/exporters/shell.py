@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from shardplan.exporters.setting import FOLDER
+from shardplan.exporters.placeholder import FOLDER
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
@@ -44,7 +44,7 @@ Examples:
   shardplan export shell case.yaml > launch.sh
   BASE_OUTPUT_DIRECTORY=gs://my-bucket/runs bash launch.sh steps=100
 """
-SETTINGS: Final = (FOLDER,)
+PLACEHOLDERS: Final = (FOLDER,)
 FOR_MAXTEXT: Final = True
 
 

@@ -9,7 +9,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from shardplan.exporters.setting import CLUSTER, FOLDER, IMAGE
+from shardplan.exporters.placeholder import CLUSTER, FOLDER, IMAGE
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
@@ -25,7 +25,7 @@ Examples:
   shardplan export xpk case.yaml --cluster mine --image my-registry/maxtext
   shardplan export xpk case.yaml --rank 2 > submit.sh
 """
-SETTINGS: Final = (CLUSTER, IMAGE, FOLDER)
+PLACEHOLDERS: Final = (CLUSTER, IMAGE, FOLDER)
 FOR_MAXTEXT: Final = True
 
 

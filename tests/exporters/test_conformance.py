@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from shardplan.exporters.launch import Job
-    from shardplan.exporters.setting import Setting
+    from shardplan.exporters.placeholder import Placeholder
 
 MESHES = {
     "fsdp": {},
@@ -34,9 +34,9 @@ VARIABLES = {"BASE_OUTPUT_DIRECTORY": "gs://b/o ut $(x)", "MAXTEXT_IMAGE": "r/ma
 """What an exporter leaves open is in the environment, and no shell may read it twice."""
 
 
-def variants(name: str, text: str | None = None) -> list[dict[Setting, str]]:
+def variants(name: str, text: str | None = None) -> list[dict[Placeholder, str]]:
     """Every combination of the choices of an exporter's settings; the others left open, or answered by a text."""
-    settings = load_exporter(name).SETTINGS
+    settings = load_exporter(name).PLACEHOLDERS
     several = product(*([(one, choice) for choice in one.choices] for one in settings if one.choices))
     answers = {} if text is None else {one: text for one in settings if not one.choices}
     return [{}, *(answers | dict(chosen) for chosen in several)]
@@ -105,5 +105,5 @@ def test_every_exporter_says_what_it_is(name: str) -> None:
     exporter = load_exporter(name)
     assert exporter.SUMMARY.endswith(".")
     assert f"shardplan export {name} " in exporter.ABOUT
-    assert all(setting.about and setting.metavar.isupper() for setting in exporter.SETTINGS)
-    assert len({setting.name for setting in exporter.SETTINGS}) == len(exporter.SETTINGS)
+    assert all(setting.about and setting.metavar.isupper() for setting in exporter.PLACEHOLDERS)
+    assert len({setting.name for setting in exporter.PLACEHOLDERS}) == len(exporter.PLACEHOLDERS)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shardplan.exporters import jobset
 from shardplan.exporters.launch import Job
-from shardplan.exporters.setting import FOLDER, IMAGE
+from shardplan.exporters.placeholder import FOLDER, IMAGE
 from shardplan.loaders.load import load_command
 from shardplan.source import parse_yaml
 

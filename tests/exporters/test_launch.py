@@ -57,6 +57,6 @@ def test_names_are_safe_everywhere(name: str) -> None:
 def test_every_format_has_a_command() -> None:
     folder = ROOT / "shardplan" / "exporters"
     formats = {
-        path.stem for path in folder.iterdir() if path.stem not in {"__init__", "__pycache__", "launch", "setting"}
+        path.stem for path in folder.iterdir() if path.stem not in {"__init__", "__pycache__", "launch", "placeholder"}
     }
     assert set(typer.main.get_command(app).commands["export"].commands) == formats

@@ -9,7 +9,7 @@ import pytest
 from fixtures.jobs import AWKWARD, BASH, job_of
 
 from shardplan.exporters import shell
-from shardplan.exporters.setting import FOLDER
+from shardplan.exporters.placeholder import FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path

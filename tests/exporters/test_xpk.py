@@ -10,7 +10,7 @@ from fixtures.jobs import AWKWARD, BASH, job_of
 
 from shardplan.exporters import xpk
 from shardplan.exporters.launch import Job
-from shardplan.exporters.setting import CLUSTER, FOLDER, IMAGE
+from shardplan.exporters.placeholder import CLUSTER, FOLDER, IMAGE
 from shardplan.loaders.load import load_command
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ Examples:
   shardplan export jax case.yaml > mesh.py
   shardplan export jax case.yaml --rank 2 | python3 -
 """
-SETTINGS: Final = ()
+PLACEHOLDERS: Final = ()
 FOR_MAXTEXT: Final = False
 
 

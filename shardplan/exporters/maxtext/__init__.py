@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from shardplan.exporters.setting import Setting
+from shardplan.exporters.placeholder import Placeholder
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
@@ -44,10 +44,10 @@ Examples:
   shardplan export maxtext case.yaml --rank 2 --format yml > plan.yml
   python3 -m maxtext.trainers.pre_train.train base.yml $(shardplan export maxtext case.yaml)
 """
-FORMAT: Final = Setting(
+FORMAT: Final = Placeholder(
     "format", "FORMAT", "Key=value flags, a .yml for base_config, or the whole command", ("flags", "yml", "command")
 )
-SETTINGS: Final = (FORMAT,)
+PLACEHOLDERS: Final = (FORMAT,)
 FOR_MAXTEXT: Final = True
 
 

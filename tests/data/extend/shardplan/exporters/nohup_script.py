@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from shardplan.exporters.setting import FOLDER, Setting
+from shardplan.exporters.placeholder import FOLDER, Placeholder
 
 if TYPE_CHECKING:
     from shardplan.exporters.launch import Job
 
-LOG: Final = Setting("log", "FILE", "Where the output goes", ("train.log", "/dev/null"))
+LOG: Final = Placeholder("log", "FILE", "Where the output goes", ("train.log", "/dev/null"))
 SUMMARY: Final = "A script that outlives its terminal."
 ABOUT: Final = """Print a script that starts a plan and outlives its terminal.
 
@@ -18,7 +18,7 @@ ABOUT: Final = """Print a script that starts a plan and outlives its terminal.
 Examples:
   shardplan export nohup_script case.yaml --log /dev/null > start.sh
 """
-SETTINGS: Final = (FOLDER, LOG)
+PLACEHOLDERS: Final = (FOLDER, LOG)
 FOR_MAXTEXT: Final = True
 
 

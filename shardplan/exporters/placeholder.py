@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Placeholder:
     """Something a launch needs that no plan knows: an option of the exporter's command."""
 
     name: str
@@ -18,8 +18,8 @@ class Setting:
     """Values it may have, the first by default; any text if there are none."""
 
 
-CLUSTER: Final = Setting("cluster", "NAME", "GKE cluster; by default ${XPK_CLUSTER}.")
-IMAGE: Final = Setting("image", "IMAGE", "Container image with MaxText; by default ${MAXTEXT_IMAGE}.")
-FOLDER: Final = Setting(
+CLUSTER: Final = Placeholder("cluster", "NAME", "GKE cluster; by default ${XPK_CLUSTER}.")
+IMAGE: Final = Placeholder("image", "IMAGE", "Container image with MaxText; by default ${MAXTEXT_IMAGE}.")
+FOLDER: Final = Placeholder(
     "base-output-directory", "URL", "Where runs write, such as gs://bucket/runs; by default ${BASE_OUTPUT_DIRECTORY}."
 )
