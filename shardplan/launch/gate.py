@@ -6,7 +6,6 @@ JSON lines, the errors of one line do not keep the others from being judged.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from shardplan.launch.verdict import verdict_on
 from shardplan.loaders.load import load_command, load_record, parse_case
 from shardplan.plan import CheckOut, ChoiceOut, PlanOut
 from shardplan.source import build, parse_json, read_document, read_text
-from shardplan.source.files import decode
+from shardplan.source.files import read_stdin
 from shardplan.splits.enumeration import split_rows
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def check_command(
 def check_lines(path: str, *, maxtext: str | None = None, fix: bool = False) -> Judged:
     """The verdicts on JSON lines of `{"id", "topology", "slices", "flags"}`; `-` reads stdin."""
     if path == STDIN:
-        name, text = "stdin", decode(sys.stdin.buffer.read(MAX_LINES_BYTES), "stdin")
+        name, text = "stdin", read_stdin(MAX_LINES_BYTES)
     else:
         name, text = path, read_text(path, MAX_LINES_BYTES)
     results: list[CheckOut] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -34,8 +35,19 @@ def read_text(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> str:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         fail("SP001", f"cannot be read: {reason}", Mark(name[:200]))
+    return _whole(raw, name, max_bytes)
+
+
+def read_stdin(max_bytes: int = MAX_FILE_BYTES) -> str:
+    """The UTF-8 text of standard input to its end; raises InputError if it is closed, or holds too much: never a part of it."""
+    if sys.stdin is None:
+        fail("SP001", "it is closed", Mark("stdin"))
+    return _whole(sys.stdin.buffer.read(max_bytes + 1), "stdin", max_bytes)
+
+
+def _whole(raw: bytes, name: str, max_bytes: int) -> str:
     if len(raw) > max_bytes:
-        fail("SP003", f"larger than {max_bytes / 2**20:g} MiB", Mark(name))
+        fail("SP003", f"larger than {max_bytes / 2**20:g} MiB", Mark(name), "hand it over in parts")
     return decode(raw, name)
 
 

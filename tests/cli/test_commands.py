@@ -331,6 +331,31 @@ def test_no_configuration_at_all_is_an_error(text: str, tmp_path: Path, run: Cal
     assert "SP006" in ran.err
 
 
+def test_rows_on_standard_input_are_read_to_the_end_or_not_at_all(
+    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, verdicts: dict[str, str]
+) -> None:
+    """A cut stream must not exit 0 over rows that were never read: here the last one does not fit."""
+    verdicts["z"] = "does_not_fit"
+    rows = lines(record("a"), record("z")).encode()
+    monkeypatch.setattr(gate, "MAX_LINES_BYTES", len(rows) - 1)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows)))
+    ran = run("check", "--from", "-")
+    assert (ran.code, ran.out) == (2, "")
+    assert "SP003" in ran.err
+    monkeypatch.setattr(gate, "MAX_LINES_BYTES", len(rows))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows)))
+    assert run("check", "--from", "-").code == 1
+
+
+def test_a_closed_standard_input_is_an_error_of_the_input(
+    run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    ran = run("check", "--from", "-")
+    assert ran.code == 2
+    assert "stdin: error SP001" in ran.err
+
+
 # --- catalogues ------------------------------------------------------------------------------------------------------
 
 
