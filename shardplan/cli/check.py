@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shardplan.cli.help import exit_codes
 from shardplan.cli.options import LaunchMaxTextOption, OutputOption, RankOption, WidthOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from shardplan.errors import Diagnostic, ExitCode
+    from shardplan.plan import CheckOut
+    from shardplan.render import Style
 
 EXIT_CODES = exit_codes(
     yes="every configuration fits",
@@ -74,22 +81,44 @@ def check(
         raise typer.BadParameter("--accelerator and --slices belong to a launch command after --.", context)
     if fix and case is not None:
         raise typer.BadParameter("--fix changes flags: of a launch command, --plan or --from.", context)
-    from shardplan.cli.diagnostics import print_diagnostics
-    from shardplan.cli.output import finish, show
+    from shardplan.cli.output import finish, show, style
     from shardplan.launch import gate
     from shardplan.render.check import check_page
 
+    if from_file is not None:
+        finish(_check_lines(gate.judge_lines(from_file, maxtext=maxtext, fix=fix), style(output, width), strict=strict))
     if case is not None:
         judged = gate.check_case(case, maxtext)
     elif plan is not None:
         judged = gate.check_plan(plan, rank or 1, maxtext=maxtext, fix=fix)
-    elif from_file is not None:
-        judged = gate.check_lines(from_file, maxtext=maxtext, fix=fix)
     else:
         assert command is not None, "one of the four was given"
         judged = gate.check_command(command, accelerator, slices, maxtext=maxtext, fix=fix)
-    if judged.results:
-        show(judged.results, lambda: check_page(judged.results), output, width)
-    if judged.unreadable:
-        print_diagnostics(judged.unreadable)
-    finish(gate.exit_code(judged, at_risk_is_no=strict))
+    show(judged.results, lambda: check_page(judged.results), output, width)
+    finish(gate.exit_code({result.verdict for result in judged.results}, at_risk_is_no=strict))
+
+
+def _check_lines(found: Iterable[CheckOut | Diagnostic], style: Style, *, strict: bool) -> ExitCode:
+    """Print verdicts and errors as they come; the exit code of them all."""
+    from shardplan.cli.diagnostics import print_diagnostics
+    from shardplan.cli.output import emit
+    from shardplan.launch.gate import exit_code
+    from shardplan.plan import CheckOut
+    from shardplan.render.stream import streamed
+
+    verdicts: set[str] = set()
+    unreadable = False
+
+    def results() -> Iterator[CheckOut]:
+        nonlocal unreadable
+        for each in found:
+            if isinstance(each, CheckOut):
+                verdicts.add(each.verdict)
+                yield each
+            else:
+                unreadable = True
+                print_diagnostics([each])
+
+    for piece in streamed(results(), style):
+        emit(piece)
+    return exit_code(verdicts, unreadable=unreadable, at_risk_is_no=strict)

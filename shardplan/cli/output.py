@@ -26,8 +26,12 @@ def show(
     width: int | None,
 ) -> None:
     """Print a result; `page` is what people read."""
-    chosen = output or (Format.TABLE if sys.stdout.isatty() else Format.PLAIN)
-    emit(render(result, page, Style(chosen, width)))
+    emit(render(result, page, style(output, width)))
+
+
+def style(output: Format | None, width: int | None) -> Style:
+    """The format that was asked for, by default a table on a terminal, else plain text."""
+    return Style(output or (Format.TABLE if sys.stdout.isatty() else Format.PLAIN), width)
 
 
 def emit(text: str) -> None:

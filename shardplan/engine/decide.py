@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from shardplan import __version__
 from shardplan.catalogue.rules import Catalogue, load_catalogue
@@ -32,10 +34,12 @@ from shardplan.splits.enumeration import split_rows
 from shardplan.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from shardplan.catalogue.rules import Rule
     from shardplan.engine.ranking import Objective
-    from shardplan.spec import Case
+    from shardplan.judge.judge import Verdicts
+    from shardplan.spec import Case, Split
     from shardplan.splits.candidates import Candidates
 
 
@@ -86,46 +90,70 @@ def question(case: Case, objective: Objective, top: int) -> Question:
 
 def check_split(case: Case, split: Candidates, name: str) -> CheckOut:
     """The verdict on one configuration (the only candidate), with everything that stands in its way and ways out."""
-    result = judge_split(case, split, name)
+    return with_fixes(judge_split(case, split, name), case, split.split_at(0))
+
+
+def with_fixes(result: CheckOut, case: Case, split: Split) -> CheckOut:
+    """A verdict with the ways out, where the split does not fit."""
     if result.verdict in {"fits", "invalid"}:
         return result
-    return result.model_copy(update={"fixes": fixes_for(case, split.split_at(0))})
+    return result.model_copy(update={"fixes": fixes_for(case, split)})
 
 
 def judge_split(case: Case, split: Candidates, name: str) -> CheckOut:
     """The verdict on one configuration (the only candidate), with everything that stands in its way."""
-    if problems := _unpriceable(case, split):
-        release = release_of(case.runtime.maxtext).release.name
-        return CheckOut(
-            id=name, verdict="invalid", problems=problems, choice=None, notes=case.architecture.notes, release=release
-        )
-    priced = Priced.of(case, profile(case), catalogue(), split)
-    facts = priced.facts.at(0)
-    forbidding = [rule for rule in priced.verdicts.firing(0) if rule.effect == "forbid"]
-    problems = tuple(
-        ProblemOut(code=rule.code, message=rule.message(facts), hint=rule.hint(facts)) for rule in forbidding
-    )
-    verdict = priced.verdict(0)
-    if any(rule.family != "memory" for rule in forbidding):
+    return judge_splits(case, split, [name])[0]
+
+
+def judge_splits(case: Case, splits: Candidates, names: Sequence[str]) -> list[CheckOut]:
+    """The verdict on each of some configurations of one case, all priced at once.
+
+    A split that is no step on this machine (another number of devices, or no whole sequence) is refused without a price.
+    """
+    facts = observe(case, None, splits)
+    is_step = facts["mesh_devices"] == case.cluster.devices_per_slice
+    is_step &= facts["mesh_slices"] == case.cluster.slices
+    is_step = np.broadcast_to(is_step & facts["rows_are_whole"], len(names))
+    steps = np.flatnonzero(is_step)
+    priced = Priced.of(case, profile(case), catalogue(), splits.take(steps)) if len(steps) else None
+    refused = None if is_step.all() else judge(facts, _refusing())
+    about: dict[str, Any] = {
+        "notes": (*case.architecture.notes, *release_notes(case)),
+        "release": release_of(case.runtime.maxtext).release.name,
+    }
+    results, place = [], np.cumsum(is_step) - 1
+    for row, name in enumerate(names):
+        if priced is not None and is_step[row]:
+            results.append(_judged(priced, int(place[row]), name, about))
+        else:
+            assert refused is not None, "what is not priced is refused"
+            problems = _forbidding(refused, row)
+            results.append(CheckOut(id=name, verdict="invalid", problems=problems, choice=None, **about))
+    return results
+
+
+def _judged(priced: Priced, row: int, name: str, about: Mapping[str, Any]) -> CheckOut:
+    """The verdict on a configuration that has a price."""
+    verdict = priced.verdict(row)
+    if any(rule.effect == "forbid" and rule.family != "memory" for rule in priced.verdicts.firing(row)):
         verdict = "invalid"
-    choice = priced.choice(0, 1).model_copy(update={"verdict": verdict})
-    release, notes = choice.maxtext_release, (*case.architecture.notes, *release_notes(case))
-    return CheckOut(id=name, verdict=verdict, problems=problems, choice=choice, notes=notes, release=release)
+    choice = priced.choice(row, 1).model_copy(update={"verdict": verdict})
+    return CheckOut(id=name, verdict=verdict, problems=_forbidding(priced.verdicts, row), choice=choice, **about)
 
 
-def _unpriceable(case: Case, split: Candidates) -> tuple[ProblemOut, ...]:
-    """Every refusal of a split that is no step on this machine: another number of devices, or no whole sequence."""
-    facts = observe(case, None, split)
-    is_step = facts.at(0)["mesh_devices"] == case.cluster.devices_per_slice
-    is_step &= facts.at(0)["mesh_slices"] == case.cluster.slices
-    if is_step and facts.at(0)["rows_are_whole"]:
-        return ()
+def _refusing() -> list[Rule]:
+    """The rules that can refuse a split without a price."""
     known = names_known_by("split")
-    rules = [rule for rule in catalogue() if rule.effect == "forbid" and rule.predicate.names <= known]
-    row = facts.at(0)
+    return [rule for rule in catalogue() if rule.effect == "forbid" and rule.predicate.names <= known]
+
+
+def _forbidding(verdicts: Verdicts, row: int) -> tuple[ProblemOut, ...]:
+    """What forbids one candidate."""
+    facts = verdicts.facts.at(row)
     return tuple(
-        ProblemOut(code=rule.code, message=rule.message(row), hint=rule.hint(row))
-        for rule in judge(facts, rules).firing(0)
+        ProblemOut(code=rule.code, message=rule.message(facts), hint=rule.hint(facts))
+        for rule in verdicts.firing(row)
+        if rule.effect == "forbid"
     )
 
 

@@ -9,26 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from shardplan.engine.decide import check_split
 from shardplan.errors import Diagnostic, ExitCode, InputError, Mark
 from shardplan.launch.repair.patch import Attempt, patch_for
-from shardplan.launch.verdict import verdict_on
+from shardplan.launch.verdict import Asked, ask, verdict_on, verdicts_on, with_ways_out
 from shardplan.loaders.load import load_command, load_record, parse_case
 from shardplan.plan import CheckOut, ChoiceOut, PlanOut
-from shardplan.source import build, parse_json, read_document, read_text
-from shardplan.source.files import read_stdin
+from shardplan.source import build, parse_json, read_document
+from shardplan.source.files import STDIN, decode, line_batches
 from shardplan.splits.enumeration import split_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from shardplan.loaders.maxtext_flags import Launch
-
-MAX_LINES_BYTES: Final = 64 * 2**20
-"""JSON lines beyond this are refused."""
-STDIN: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,28 +92,58 @@ def check_command(
 
 
 def check_lines(path: str, *, maxtext: str | None = None, fix: bool = False) -> Judged:
-    """The verdicts on JSON lines of `{"id", "topology", "slices", "flags"}`; `-` reads stdin."""
-    if path == STDIN:
-        name, text = "stdin", read_stdin(MAX_LINES_BYTES)
-    else:
-        name, text = path, read_text(path, MAX_LINES_BYTES)
-    results: list[CheckOut] = []
-    unreadable: list[Diagnostic] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record = _record(line, name)
-            result = verdict_on(
-                str(record.get("id") or f"line {number}"), partial(load_record, record), maxtext or _release(record)
-            )
-            result = _placed(result, Mark(name, number))
-            results.append(_mended(result, Attempt.of_record(record, result.release)) if fix else result)
-        except InputError as error:
-            unreadable += (_at_line(diagnostic, name, number) for diagnostic in error.diagnostics)
-    if not results and not unreadable:
+    """The verdicts on JSON lines, see `judge_lines`, all together."""
+    found = list(judge_lines(path, maxtext=maxtext, fix=fix))
+    results = tuple(each for each in found if isinstance(each, CheckOut))
+    return Judged(results, tuple(each for each in found if isinstance(each, Diagnostic)))
+
+
+def judge_lines(path: str, *, maxtext: str | None = None, fix: bool = False) -> Iterator[CheckOut | Diagnostic]:
+    """The verdict on each JSON line of `{"id", "topology", "slices", "flags"}`, or what is wrong with it, in order.
+
+    They come as the lines do; `-` reads standard input. Raises InputError if there is no line or the file cannot be read.
+    """
+    name, is_empty = "stdin" if path == STDIN else path, True
+    for lines in line_batches(path):
+        read = [_read(line, Mark(name, number), maxtext) for number, line in lines if line.strip()]
+        is_empty &= not read
+        verdicts = iter(
+            verdicts_on([line.asked for line in read if isinstance(line, _Line) and isinstance(line.asked, Asked)])
+        )
+        for line in read:
+            if isinstance(line, _Line):
+                yield line.verdict(verdicts, fix=fix)
+            else:
+                yield from line
+    if is_empty:
         raise InputError([Diagnostic("SP006", "there is no configuration in it", Mark(name))])
-    return Judged(tuple(results), tuple(unreadable))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Line:
+    """A line that says a configuration."""
+
+    mark: Mark
+    record: dict[str, Any]
+    asked: Asked | CheckOut
+    """A launch, or the verdict where it needs no price."""
+
+    def verdict(self, priced: Iterator[CheckOut], *, fix: bool) -> CheckOut:
+        """The verdict, which is the next of the priced ones if the line needs a price."""
+        asked = self.asked
+        result = asked if isinstance(asked, CheckOut) else with_ways_out(asked, next(priced))
+        result = _placed(result, self.mark)
+        return _mended(result, Attempt.of_record(self.record, result.release)) if fix else result
+
+
+def _read(line: bytes, mark: Mark, maxtext: str | None) -> _Line | list[Diagnostic]:
+    """The configuration of a line, or what is wrong with the line."""
+    try:
+        record = _record(decode(line, mark.source), mark.source)
+        name = str(record.get("id") or f"line {mark.line}")
+        return _Line(mark, record, ask(name, partial(load_record, record), maxtext or _release(record)))
+    except InputError as error:
+        return [_at_line(diagnostic, mark) for diagnostic in error.diagnostics]
 
 
 def plan_of_rank(plan: PlanOut, rank: int, mark: Mark | None = None) -> ChoiceOut:
@@ -129,10 +155,9 @@ def plan_of_rank(plan: PlanOut, rank: int, mark: Mark | None = None) -> ChoiceOu
     raise InputError([Diagnostic("SP014", f"no plan of rank {rank}; {ranks}", mark)])
 
 
-def exit_code(judged: Judged, *, at_risk_is_no: bool) -> ExitCode:
+def exit_code(verdicts: Container[str], *, unreadable: bool = False, at_risk_is_no: bool) -> ExitCode:
     """The gravest of the outcomes: unreadable, invalid, does not fit, fits."""
-    verdicts = {result.verdict for result in judged.results}
-    if judged.unreadable:
+    if unreadable:
         return ExitCode.CANNOT_RUN
     if "invalid" in verdicts:
         return ExitCode.INVALID
@@ -170,8 +195,8 @@ def _record(line: str, name: str) -> dict[str, Any]:
     return record
 
 
-def _at_line(diagnostic: Diagnostic, name: str, number: int) -> Diagnostic:
+def _at_line(diagnostic: Diagnostic, line: Mark) -> Diagnostic:
     """The diagnostic with its place in the file instead of in the line or in the flags."""
     mark = diagnostic.mark
-    column = mark.column if mark is not None and mark.source == name else None
-    return replace(diagnostic, mark=Mark(name, number, column))
+    column = mark.column if mark is not None and mark.source == line.source else None
+    return replace(diagnostic, mark=replace(line, column=column))

@@ -20,7 +20,7 @@ from shardplan.render.words import (
 from shardplan.units import format_bytes, format_fraction, format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from shardplan.plan import CheckOut
 
@@ -103,18 +103,27 @@ def _batch(result: CheckOut) -> str:
 
 
 def _many(results: Sequence[CheckOut]) -> Page:
-    counts = Counter[str](result.verdict for result in results)
+    grid = Grid("", COLUMNS, tuple(row(result) for result in results))
+    return Page(counted(Counter(result.verdict for result in results)), (grid, *changes(results)))
+
+
+def counted(verdicts: Mapping[str, int]) -> str:
+    """How many configurations there are of each verdict."""
     words = [
-        f"{n:,} {VERDICTS[v][0] if n == 1 else PLURALS.get(v, VERDICTS[v][0])}" for v in VERDICTS if (n := counts[v])
+        f"{n:,} {VERDICTS[v][0] if n == 1 else PLURALS.get(v, VERDICTS[v][0])}" for v in VERDICTS if (n := verdicts[v])
     ]
-    title = f"{len(results):,} configurations: {', '.join(words)}"
-    changes = (
+    return f"{sum(verdicts.values()):,} configurations: {', '.join(words)}"
+
+
+def changes(results: Sequence[CheckOut]) -> tuple[Lines, ...]:
+    """The smallest changes that were found, each under its configuration."""
+    return tuple(
         Lines(f"{r.id}: smallest change that fits", texts(*r.patch.patch), verbatim=True) for r in results if r.patch
     )
-    return Page(title, (Grid("", COLUMNS, tuple(_row(result) for result in results)), *changes))
 
 
-def _row(result: CheckOut) -> tuple[Text, ...]:
+def row(result: CheckOut) -> tuple[Text, ...]:
+    """One configuration among others, a cell a column."""
     codes = codes_text([problem.code for problem in result.problems])
     choice = result.choice
     if choice is None:

@@ -22,6 +22,11 @@ def to_json(result: BaseModel | Sequence[BaseModel]) -> str:
     return _dump(data, indent=2) + "\n"
 
 
+def to_line(result: BaseModel) -> str:
+    """A result as JSON on one line, without a newline."""
+    return _dump(_data(result), indent=None)
+
+
 def to_yaml(result: BaseModel | Sequence[BaseModel]) -> str:
     """A result as YAML; several as a list."""
     from shardplan.source import dump_yaml

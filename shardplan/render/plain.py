@@ -31,16 +31,17 @@ def _block(block: Block) -> str:
     elif isinstance(block, Lines):
         rows = [item.text if block.verbatim else _line(item.text) for item in block.items]
     elif isinstance(block, Grid):
-        rows = _grid(block)
+        rows = grid_lines(block, [0] * len(block.columns))
     else:
         assert_never(block)
     return "\n".join([*([block.title] if block.title else []), *rows])
 
 
-def _grid(grid: Grid) -> list[str]:
+def grid_lines(grid: Grid, widths: list[int]) -> list[str]:
+    """The names of the columns and the rows, a line each, in columns at least as wide as `widths`, which grow to fit."""
     cells = [[column.name for column in grid.columns]]
     cells += [[_line(cell.text) or EMPTY for cell in row] for row in grid.rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(grid.columns))]
+    widths[:] = [max(width, *(len(row[i]) for row in cells)) for i, width in enumerate(widths)]
     return [
         "  ".join(
             cell.rjust(width) if column.right else cell.ljust(width)

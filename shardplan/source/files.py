@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from shardplan.errors import Mark, suggest
 from shardplan.source.document import Document, fail
 from shardplan.source.json_text import parse_json
 from shardplan.source.yaml_text import parse_yaml
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import BufferedReader
+
 MAX_FILE_BYTES: Final = 4 * 2**20
-"""A YAML or JSON file beyond this is refused."""
+"""A YAML or JSON file beyond this is refused, and so is a line of JSON lines."""
+CHUNK_BYTES: Final = 2**16
+"""Lines are read in pieces of this size, or of what there is."""
+STDIN: Final = "-"
+"""Stands for standard input where a file is asked for."""
 
 
 def read_document(path: str | Path) -> Document:
@@ -23,32 +32,55 @@ def read_document(path: str | Path) -> Document:
 
 
 def read_text(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> str:
-    """The UTF-8 text of a file; raises InputError if there is none, or too much of it."""
+    """The UTF-8 text of a file; raises InputError if there is none, or too much of it: never a part of it."""
     name = str(path)
-    try:
-        with Path(path).open("rb") as file:
-            raw = file.read(max_bytes + 1)
-    except FileNotFoundError:
-        fail("SP001", "no such file", Mark(name), _similar(Path(path)))
-    except IsADirectoryError:
-        fail("SP001", "is a folder, not a file", Mark(name))
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-        fail("SP001", f"cannot be read: {reason}", Mark(name[:200]))
-    return _whole(raw, name, max_bytes)
-
-
-def read_stdin(max_bytes: int = MAX_FILE_BYTES) -> str:
-    """The UTF-8 text of standard input to its end; raises InputError if it is closed, or holds too much: never a part of it."""
-    if sys.stdin is None:
-        fail("SP001", "it is closed", Mark("stdin"))
-    return _whole(sys.stdin.buffer.read(max_bytes + 1), "stdin", max_bytes)
-
-
-def _whole(raw: bytes, name: str, max_bytes: int) -> str:
+    with _reasons(name), Path(path).open("rb") as file:
+        raw = file.read(max_bytes + 1)
     if len(raw) > max_bytes:
         fail("SP003", f"larger than {max_bytes / 2**20:g} MiB", Mark(name), "hand it over in parts")
     return decode(raw, name)
+
+
+def line_batches(path: str, max_line_bytes: int = MAX_FILE_BYTES) -> Iterator[list[tuple[int, bytes]]]:
+    """The lines of a file with their numbers, as many at once as there are; `-` reads standard input, as it comes.
+
+    Memory does not grow with the file. Raises InputError where it cannot be read, and at a line that is too long.
+    """
+    with _opened(path) as (file, name):
+        number, rest = 1, b""
+        while chunk := file.read1(CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > max_line_bytes:
+                fail("SP003", f"a line larger than {max_line_bytes / 2**20:g} MiB", Mark(name, number + len(lines)))
+            yield list(enumerate(lines, number))
+            number += len(lines)
+        yield [(number, rest)]
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[BufferedReader, str]]:
+    """A file, or standard input for `-`, to read bytes from, and its name in messages."""
+    if path != STDIN:
+        with _reasons(path), Path(path).open("rb") as file:
+            yield file, path
+    elif sys.stdin is None:
+        fail("SP001", "it is closed", Mark("stdin"))
+    else:
+        yield cast("BufferedReader", sys.stdin.buffer), "stdin"
+
+
+@contextmanager
+def _reasons(path: str) -> Iterator[None]:
+    """What the system says of a file that cannot be read, as an InputError."""
+    try:
+        yield
+    except FileNotFoundError:
+        fail("SP001", "no such file", Mark(path), _similar(Path(path)))
+    except IsADirectoryError:
+        fail("SP001", "is a folder, not a file", Mark(path))
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        fail("SP001", f"cannot be read: {reason}", Mark(path[:200]))
 
 
 def decode(raw: bytes, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -31,6 +31,10 @@ class Optimizer(Input):
         if self.name == "adam_pax" or self.first_moment_dtype is None:
             return self.weight_dtype
         return self.first_moment_dtype
+
+
+BATCHES: Final = ("global_batch", "global_batch_tokens", "per_device_batch")
+"""The ways to say the batch of a step."""
 
 
 class Workload(Input):
@@ -66,10 +70,10 @@ class Workload(Input):
 
     @model_validator(mode="after")
     def _one_batch(self) -> Self:
-        given = [k for k in ("global_batch", "global_batch_tokens", "per_device_batch") if getattr(self, k) is not None]
+        given = [name for name in BATCHES if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
-            msg = f"give exactly one of global_batch, global_batch_tokens, per_device_batch; found {found}"
+            msg = f"give exactly one of {', '.join(BATCHES)}; found {found}"
             raise ValueError(msg)
         if self.global_batch_tokens is not None and self.global_batch_tokens % self.sequence_length:
             msg = (

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from shardplan.loaders.presets import architecture_names
 from shardplan.machine.chips import chip_names
 from shardplan.plan import CheckOut, PlanOut
 from shardplan.source import parse_yaml
+from shardplan.source.files import line_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +65,8 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         return CheckOut(id=name, verdict=verdict, problems=(), choice=choice_of(verdict=verdict))
 
     monkeypatch.setattr(gate, "check_split", check_split)
-    monkeypatch.setattr(launch_verdict, "check_split", check_split)
+    monkeypatch.setattr(launch_verdict, "judge_splits", lambda *of: [check_split(*of[:2], name) for name in of[2]])
+    monkeypatch.setattr(launch_verdict, "with_fixes", lambda result, *_: result)
     return answer
 
 
@@ -319,7 +322,7 @@ def test_configurations_come_from_stdin(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines(record("a"), record("b")).encode())))
     ran = run("check", "--from", "-")
     assert ran.code == ExitCode.YES
-    assert ran.out.startswith("2 configurations: 2 fit")
+    assert ran.out.endswith("\n2 configurations: 2 fit\n")
 
 
 @pytest.mark.parametrize("text", ["", "\n\n"])
@@ -331,20 +334,17 @@ def test_no_configuration_at_all_is_an_error(text: str, tmp_path: Path, run: Cal
     assert "SP006" in ran.err
 
 
-def test_rows_on_standard_input_are_read_to_the_end_or_not_at_all(
+def test_a_line_that_is_too_long_ends_the_run_after_the_lines_before_it(
     run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, verdicts: dict[str, str]
 ) -> None:
-    """A cut stream must not exit 0 over rows that were never read: here the last one does not fit."""
-    verdicts["z"] = "does_not_fit"
-    rows = lines(record("a"), record("z")).encode()
-    monkeypatch.setattr(gate, "MAX_LINES_BYTES", len(rows) - 1)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows)))
-    ran = run("check", "--from", "-")
-    assert (ran.code, ran.out) == (2, "")
-    assert "SP003" in ran.err
-    monkeypatch.setattr(gate, "MAX_LINES_BYTES", len(rows))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows)))
-    assert run("check", "--from", "-").code == 1
+    """A cut stream must not exit 0 over rows that were never read."""
+    rows = lines(record("a"), record("b")).encode() + b'{"id": "' + b"z" * 2**20 + b'"}'
+    monkeypatch.setattr(gate, "line_batches", partial(line_batches, max_line_bytes=2**19))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(rows))))
+    ran = run("check", "--from", "-", "-o", "json")
+    assert ran.code == ExitCode.CANNOT_RUN
+    assert "stdin:3: error SP003" in ran.err
+    assert '"a"' in ran.out
 
 
 def test_a_closed_standard_input_is_an_error_of_the_input(

@@ -73,6 +73,8 @@ class Moment:
     own: tuple[Part, ...]
     holes: Floats
     """Share of the live bytes that the heap loses, `(n,)`."""
+    here: Bools | None = None
+    """Candidates whose step has the moment, `(n,)`; None: all of them."""
 
     @cached_property
     def live_bytes(self) -> Floats:
@@ -81,8 +83,9 @@ class Moment:
 
     @cached_property
     def bytes(self) -> Floats:
-        """Temporaries of each candidate, `(n,)`."""
-        return self.live_bytes + self.holes * (self.live_bytes - self.shared.solid_bytes)
+        """Temporaries of each candidate, `(n,)`; 0 where its step has no such moment."""
+        found = self.live_bytes + self.holes * (self.live_bytes - self.shared.solid_bytes)
+        return found if self.here is None else np.where(self.here, found, 0.0)
 
     @property
     def terms(self) -> tuple[Part, ...]:
@@ -108,9 +111,10 @@ def _moments(setting: Setting) -> Iterator[Moment]:
     back_again = tuple(returning(setting))
     yield Moment("loss_and_logits", saved, (*loss(setting), *back_again), holes)
     if whole := returned_stack(setting):
-        yield Moment("returned_stack", saved, (*whole, *back_again, *before_loss(setting)), holes)
-    if (setting.candidates.dcn.pipeline > 1).any():
-        yield Moment("pipeline_outputs", saved, tuple(pipeline_outputs(setting)), holes)
+        own = (*whole, *back_again, *before_loss(setting))
+        yield Moment("returned_stack", saved, own, holes, np.asarray(Alive(tuple(whole)).bytes) > 0)
+    if (between := setting.candidates.dcn.pipeline > 1).any():
+        yield Moment("pipeline_outputs", saved, tuple(pipeline_outputs(setting)), holes, between)
     through = (
         *saved.parts,
         *layer_gradients(setting),
@@ -128,9 +132,9 @@ def _moments(setting: Setting) -> Iterator[Moment]:
                 inner = dense_moments(layer, setting)
                 for name, parts in inner.items():
                     yield Moment(name, shared, (*beside, *parts), holes)
-                if relaid_last(setting).any():
+                if (last := relaid_last(setting)).any():
                     own = (*beside, *last_iteration(setting), *inner["attention_backward"])
-                    yield Moment("peeled_iteration", shared, own, holes)
+                    yield Moment("peeled_iteration", shared, own, holes, last)
                 continue
             free = _expert_layer(setting, shared, beside, expert_moments(layer, setting))
             worst = np.max([moment.bytes for moment in free], axis=0)

@@ -120,21 +120,23 @@ class Memory:
         return self.moments[int(self.binding[row])]
 
     def breakdown_at(self, row: int) -> dict[str, float]:
-        """Bytes by kind of one candidate at its worst moment, 0 for kinds not alive then; they add up to the total."""
+        """Bytes by kind of one candidate at its worst moment, 0 for the usual kinds not alive then; they add up to the total."""
         state = self.state
         found = dict.fromkeys(KINDS, 0.0) | {"weights_bytes": state.weights.value_at(row)}
         if not state.moments_on_host:
             found["optimizer_bytes"] = state.first_moment.value_at(row) + state.second_moment.value_at(row)
         found["batch_bytes"] = float(self.arguments_bytes[row]) - sum(found.values())
         for kind, term in self.moment_at(row).terms:
-            found[kind] = found.get(kind, 0.0) + term.value_at(row)
+            if (value := term.value_at(row)) or kind in found:
+                found[kind] = found.get(kind, 0.0) + value
         if self.relief.value_at(row):
             found["relief_bytes"] = self.relief.value_at(row)
         return found
 
     def moments_at(self, row: int) -> dict[str, float]:
-        """Temporaries of one candidate at each moment, by name."""
-        return {moment.name: float(self.moment_bytes[i, row]) for i, moment in enumerate(self.moments)}
+        """Temporaries of one candidate at each moment of its step, by name."""
+        found = {moment.name: float(self.moment_bytes[i, row]) for i, moment in enumerate(self.moments)}
+        return {name: bytes_ for name, bytes_ in found.items() if bytes_}
 
     def terms_at(self, row: int) -> tuple[Term, ...]:
         """Every line of one candidate's arithmetic: the state, then the worst moment."""
