@@ -59,7 +59,7 @@ format: $(READY) ## Format, mend what ruff can, and regenerate the docs
 wheel: $(READY) ## Build the wheel and run it in a clean environment
 	$(BIN)/python tests/smoke_wheel.py
 
-bench: $(READY) ## Measure the speed of recommend and of pricing
+bench: $(READY) ## Measure speed as ratios to importing numpy, rows a second and memory, with the machine
 	$(BIN)/python -m benchmarks
 
 accuracy: $(READY) ## Print predicted beside compiled memory, by dimension
